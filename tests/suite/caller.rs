@@ -105,6 +105,33 @@ fn a_program_finds_the_surroundings_that_it_has_without_farmem() {
     assert!(status.success());
 }
 
+/// Rust's runtime opens the first three descriptors where they are closed.
+#[test]
+fn standard_descriptors_that_are_closed_are_closed_for_the_program() {
+    if !managed_runner() {
+        return;
+    }
+    let folder = Scratch::new();
+    let file = folder.file("open");
+    // Each by itself: a list of the folder would be open in the place of one that is closed.
+    let lists = format!(
+        "for number in 0 1 2; do [ -e /proc/$$/fd/$number ] && list+=$number; done; echo $list > {}; exit 7",
+        file.display()
+    );
+    for (closed, open) in [("<&-", "12\n"), (">&-", "02\n"), ("<&- >&- 2>&-", "\n")] {
+        for options in [&[][..], &["--stats", "/dev/null"]] {
+            let run = farmem_with(&unique("closed"), options);
+            let mut command = Command::new("bash");
+            command.args(["-c", &format!("exec \"$@\" {closed}"), "bash"]);
+            command.arg(run.get_program()).args(run.get_args()).args(["bash", "-c", &lists]);
+            let (output, errors, status) = said(command);
+            assert_eq!((output, errors, status.code()), (String::new(), String::new(), Some(7)), "{closed}");
+            let found = std::fs::read_to_string(&file).expect("the program has written it");
+            assert_eq!(found, open, "{closed}, {options:?}");
+        }
+    }
+}
+
 #[test]
 fn a_program_has_the_number_of_the_process_that_was_called() {
     if !managed_runner() {

@@ -61,6 +61,16 @@ managed! {
     a_program_that_adopts_orphans_waits_for_its_own_alone: "adopts_orphans_and_waits",
     a_pager_that_comes_while_a_program_writes_to_a_pipe_cuts_nothing_short: "writes_to_a_pipe_at_once",
     a_pager_that_comes_while_a_program_writes_to_a_socket_cuts_nothing_short: "writes_to_a_socket_at_once",
+    a_pager_that_comes_while_a_program_writes_parts_to_a_pipe_cuts_nothing_short: "writes_parts_to_a_pipe_at_once",
+    a_pager_that_comes_while_a_program_sends_a_message_cuts_nothing_short: "sends_a_message_at_once",
+    a_pager_that_comes_while_a_program_sends_a_file_cuts_nothing_short: "sends_a_file_at_once",
+    a_pager_that_comes_while_a_program_receives_all_cuts_nothing_short: "receives_all_at_once",
+    a_pager_that_comes_while_a_program_receives_a_message_cuts_nothing_short: "receives_a_message_at_once",
+    a_pager_that_comes_while_a_program_reads_zeros_cuts_nothing_short: "reads_zeros_at_once",
+    a_pager_that_comes_while_a_program_reads_random_numbers_cuts_nothing_short: "reads_random_numbers_at_once",
+    a_pager_that_comes_while_a_program_asks_for_random_numbers_cuts_nothing_short: "asks_for_random_numbers_at_once",
+    a_pager_that_comes_while_a_program_waits_for_requests_leaves_it_waiting: "hands_in_and_waits",
+    a_program_that_locks_all_memory_at_any_moment_goes_on: "locks_all_again_and_again",
     far_pages_count_as_swapped_out_and_not_as_written: "tells_of_each_page",
     what_is_present_or_swapped_is_all_that_a_guest_has_touched: "clears_what_is_present_or_swapped_beside_a_pager",
 }
@@ -394,6 +404,42 @@ fn strace_around_a_run_and_within_it_changes_nothing_that_a_program_does() {
         let text = fs::read_to_string(&log).expect("strace has written it");
         assert!(text.contains("exit_group"), "{text}");
     }
+}
+
+/// A debugger seldom leaves before the program's end, so nobody waits until no further attempt is made.
+#[test]
+fn a_program_that_is_traced_for_a_second_or_two_is_said_to_run_without_farmem() {
+    if !managed_runner() {
+        return;
+    }
+    let folder = Scratch::new();
+    let script = "text=$(head -c 30000000 /dev/zero | tr '\\0' x); sleep 1.7; echo ${#text}";
+    let mut within = farmem(&unique("traced"));
+    within.args(["strace", "-qq", "-e", "trace=exit_group", "-o"]).arg(folder.file("log"));
+    within.args(["bash", "-c", script]);
+    let (output, errors, status) = said(within);
+    assert!(status.success() && output == "30000000\n", "{output}{errors}");
+    assert!(errors.lines().count() == 1 && errors.contains("traced by"), "{errors}");
+}
+
+/// What keeps a pager away for longer than the first attempts take need not do so for ever.
+#[test]
+fn a_program_is_managed_when_a_debugger_has_left_it_after_seconds() {
+    const SCRIPT: &str = "strace -qq -o log -p $$ & strace=$!
+until ! grep -q 'TracerPid:.0$' /proc/$$/status; do sleep 0.01; done
+text=$(head -c 40000000 /dev/zero | tr '\\0' x)
+sleep 4
+kill $strace; wait $strace 2>/dev/null
+sleep 6
+echo ${#text}";
+    if !managed_runner() {
+        return;
+    }
+    let finished = launcher().run(Program::new("bash").args(["-c", SCRIPT])).success();
+    assert_eq!(finished.text(), "40000000\n");
+    let said = String::from_utf8_lossy(&finished.stderr).into_owned();
+    assert!(said.lines().count() == 1 && said.contains("traced by"), "{said}");
+    assert!(number(&finished, "evicted") > 0.0, "it was managed in the end: {finished}");
 }
 
 const PAGE: &str = "<html><body><script>

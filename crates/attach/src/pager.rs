@@ -146,9 +146,7 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
             engine.note_end();
             break;
         }
-        if unfinished::are_there() {
-            pause = CHILDS_LOOK;
-        }
+        pause = unfinished::look().map_or(pause, |look| look.min(pause));
         if is_there {
             java.step(engine, attached);
         }

@@ -9,6 +9,7 @@ use std::fs;
 
 use procfs::process::Process;
 
+use crate::unfinished::WAITS_FOR_ALL;
 use crate::{AttachError, told};
 
 /// How far a program is from noticing that a thread was stopped; the first is the best.
@@ -47,10 +48,10 @@ pub(crate) fn returns_early(call: u64) -> bool {
 /// Whether that call returns how much it has done by the time at which the thread is stopped, if it has done
 /// anything. `arguments` are those of the call.
 ///
-/// Of these, `write` and `sendto` are gone on with ([`crate::unfinished`]).
+/// Most of them are gone on with ([`crate::unfinished`]), but at a cost. A thread that reads what is endless
+/// doesn't sleep, and isn't told from one that is in no call.
 fn is_cut(call: u64, arguments: &[u64]) -> bool {
     use linux_raw_sys::general as raw;
-    const WAIT_FOR_ALL: u64 = 0x100;
     const CALLS: [u32; 14] = [
         raw::__NR_write,
         raw::__NR_writev,
@@ -67,7 +68,7 @@ fn is_cut(call: u64, arguments: &[u64]) -> bool {
         raw::__NR_vmsplice,
         raw::__NR_getrandom,
     ];
-    let waits_for_all = |nth: usize| arguments.get(nth).is_some_and(|flags| flags & WAIT_FOR_ALL != 0);
+    let waits_for_all = |nth: usize| arguments.get(nth).is_some_and(|flags| flags & WAITS_FOR_ALL != 0);
     CALLS.iter().any(|&cut| u64::from(cut) == call)
         || call == u64::from(raw::__NR_recvfrom) && waits_for_all(3)
         || call == u64::from(raw::__NR_recvmsg) && waits_for_all(2)

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use farmem::Failure;
+use farmem_attach::AttachError;
 
 use crate::arguments::PagerArguments;
 
@@ -13,6 +14,10 @@ use crate::arguments::PagerArguments;
 const NEVER: u8 = 1;
 /// It may go better later.
 const LATER: u8 = 3;
+/// The same, but somebody traces the process, as debuggers do, and mostly to its end.
+const TRACED: u8 = 4;
+/// The same, but the process looks at its own page table, and may do so again when it seems to have stopped.
+const LOOKING: u8 = 5;
 
 /// Manages a process until it ends or runs another program.
 pub(crate) fn pager(arguments: &PagerArguments) -> Result<ExitCode, Failure> {
@@ -27,10 +32,15 @@ pub(crate) fn pager(arguments: &PagerArguments) -> Result<ExitCode, Failure> {
     };
     match managed {
         // A process that has ended needs no pager.
-        Ok(()) | Err(farmem_attach::AttachError::Ended) => Ok(ExitCode::SUCCESS),
+        Ok(()) | Err(AttachError::Ended) => Ok(ExitCode::SUCCESS),
         Err(error) => {
             println!("{error}");
-            Ok(ExitCode::from(if error.is_for_now() { LATER } else { NEVER }))
+            Ok(ExitCode::from(match error {
+                AttachError::Traced(_) => TRACED,
+                AttachError::Looking => LOOKING,
+                error if error.is_for_now() => LATER,
+                _ => NEVER,
+            }))
         }
     }
 }

@@ -168,6 +168,8 @@ impl Frames {
     /// What `madvise` returns.
     pub fn release(&mut self, range: PageRange) -> Result<(), Errno> {
         const DONTNEED: u64 = 4;
+        /// The same also of memory that is locked.
+        const DONTNEED_LOCKED: u64 = 24;
         let range = range.intersect(self.range);
         if range.is_empty() {
             return Ok(());
@@ -177,12 +179,13 @@ impl Frames {
         // Copies are written over by those that come next.
         let Home::Puppet(attached) = self.home else { return Ok(()) };
         let puppet = &attached.puppet;
-        let discard = || puppet.make(raw::__NR_madvise, [start, bytes, DONTNEED, 0, 0, 0]);
-        let Ok(mut discarded) = discard() else { return Ok(()) };
+        let discard = |advice| puppet.make(raw::__NR_madvise, [start, bytes, advice, 0, 0, 0]);
+        let Ok(mut discarded) = discard(DONTNEED) else { return Ok(()) };
         if discarded == Err(Errno::INVAL) {
             // The program has locked all memory (mlockall), which was not meant for frames on their way out.
+            // It may do so again between these two calls.
             let unlocked = puppet.make(raw::__NR_munlock, [start, bytes, 0, 0, 0, 0]);
-            let (Ok(unlocked), Ok(again)) = (unlocked, discard()) else { return Ok(()) };
+            let (Ok(unlocked), Ok(again)) = (unlocked, discard(DONTNEED_LOCKED)) else { return Ok(()) };
             unlocked?;
             discarded = again;
         }

@@ -1,7 +1,7 @@
-//! Signals that the calling process was told to ignore before Rust's runtime began, and what a program that
-//! it starts is told of them and of limits. For supervisors alone.
+//! Signals that the calling process was told to ignore before Rust's runtime began, standard descriptors that
+//! were closed, and what a program that it starts is told of them and of limits. For supervisors alone.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::vec::Vec;
@@ -23,6 +23,9 @@ const IGNORE: usize = 1;
 
 static IS_PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static IS_CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
+/// Those of the first three descriptors that were closed, each a bit. Rust's runtime opens them.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+const STANDARD: core::ops::Range<usize> = 0..3;
 
 /// Runs before Rust's runtime.
 #[used]
@@ -32,6 +35,12 @@ static NOTE: extern "C" fn() = note;
 extern "C" fn note() {
     for (number, is_ignored) in [(PIPE, &IS_PIPE_IGNORED), (CHILD, &IS_CHILD_IGNORED)] {
         is_ignored.store(action(number, None) == Ok(IGNORE), Ordering::Relaxed);
+    }
+    for descriptor in STANDARD {
+        const GET_FLAGS: usize = raw::F_GETFD as usize;
+        // SAFETY: the call has no pointers.
+        let flags = unsafe { syscall::call(raw::__NR_fcntl, [descriptor, GET_FLAGS, 0, 0]) };
+        CLOSED.fetch_or(u8::from(flags == Err(Errno::BADF)) << descriptor, Ordering::Relaxed);
     }
 }
 
@@ -43,20 +52,26 @@ pub fn hear_of_children() -> Result<(), Errno> {
     action(CHILD, Some(DEFAULT)).map(drop)
 }
 
-/// The program that `command` starts ignores what this process was told to ignore.
+/// The program that `command` starts ignores what this process was told to ignore, and finds those standard
+/// descriptors closed that this process has found closed.
 pub fn hand_on(command: &mut Command) {
     let [pipe, child] = [&IS_PIPE_IGNORED, &IS_CHILD_IGNORED].map(|noted| noted.load(Ordering::Relaxed));
-    if !pipe && !child {
+    let closed = CLOSED.load(Ordering::Relaxed);
+    if !pipe && !child && closed == 0 {
         return;
     }
-    let ignore = move || {
+    let hand_on = move || {
         for (number, _) in [(PIPE, pipe), (CHILD, child)].into_iter().filter(|&(_, is_ignored)| is_ignored) {
             action(number, Some(IGNORE))?;
+        }
+        for descriptor in STANDARD.filter(|descriptor| closed >> descriptor & 1 != 0) {
+            // SAFETY: in the process that becomes the program nobody uses the descriptor any more.
+            unsafe { syscall::call(raw::__NR_close, [descriptor, 0, 0, 0]) }?;
         }
         Ok(())
     };
     // SAFETY: between fork and exec it makes system calls and nothing else.
-    unsafe { command.pre_exec(ignore) };
+    unsafe { command.pre_exec(hand_on) };
 }
 
 /// The program that `command` starts has those limits, whatever this process has.
@@ -114,5 +129,19 @@ mod tests {
         let set = std::string::String::from_utf8(output.stdout).unwrap();
         let set = u64::from_str_radix(set.trim_start_matches("SigIgn:").trim(), 16).unwrap();
         assert_eq!(set >> (PIPE - 1) & 1, 1, "{set:x}");
+    }
+
+    #[test]
+    fn what_was_closed_is_closed_in_who_is_started() {
+        const INPUT: u8 = 1;
+        CLOSED.store(INPUT, Ordering::Relaxed);
+        let mut command = Command::new("sh");
+        command.args(["-c", "for n in 0 1 2; do [ -e /proc/$$/fd/$n ] && echo $n; done"]);
+
+        hand_on(&mut command);
+
+        let output = command.output().unwrap();
+        CLOSED.store(0, Ordering::Relaxed);
+        assert_eq!(std::string::String::from_utf8(output.stdout).unwrap(), "1\n2\n");
     }
 }

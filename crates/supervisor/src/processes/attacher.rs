@@ -60,9 +60,16 @@ const NEAR_SHARED: (u64, u64) = (1, 2);
 /// Processes with less are left alone: 1 MiB, or less where that would be much of the budget.
 const LEAST: PageCount = PageCount::new(256);
 const LEAST_SHARE: u64 = 16;
-/// How long a process that could not be attached to is left alone, and how often it is tried.
+/// How long a process that could not be attached to is left alone.
 const REST: Duration = Duration::from_millis(50);
+/// After so many attempts it is said that it has no pager. What keeps it from being stopped may end all the
+/// same, as a debugger's look or a freezer does: it is tried further, with so much time in between.
 const MOST_ATTEMPTS: u32 = 40;
+const LONG_REST: Duration = Duration::from_secs(2);
+/// Stands for attempts where a further one would come to nothing.
+const NEVER: u32 = u32::MAX;
+/// After so many it is said that a process is traced: debuggers seldom leave before its end.
+const TRACED_ATTEMPTS: u32 = 6;
 /// As so many attempts counts one whose pager was ended.
 const DEATH_ATTEMPTS: u32 = 8;
 /// Processes that are remembered as such, before those that have ended are forgotten.
@@ -77,8 +84,10 @@ pub const OWN_NAMES: [&str; 2] = [PAGER_NAME, "farmem-puppet"];
 /// Why a process is given up whose pagers were ended again and again.
 const DEATHS: &str = "its pagers end as soon as they begin: somebody kills them, or they meet an internal error (a bug in \
                       Farmem: please report it)";
-/// Statuses with which a pager ends that has not managed its program.
+/// Statuses with which a pager ends that has not managed its program, and for which it is tried again.
 const STATUS_LATER: i32 = 3;
+const STATUS_TRACED: i32 = 4;
+const STATUS_LOOKING: i32 = 5;
 
 struct Pager {
     of: Identity,
@@ -103,14 +112,19 @@ struct State {
 }
 
 impl State {
-    /// A process was not attached to, which counts as so many attempts: it is tried again a little later, or
-    /// given up for that reason.
-    fn put_off(&mut self, of: Identity, attempts: u32, reason: &str) {
-        let attempts = self.refused.get(&of).map_or(0, |refused| refused.0) + attempts;
-        self.refused.insert(of, (attempts, Instant::now() + REST));
-        if attempts >= MOST_ATTEMPTS {
+    /// A process was not attached to, which counts as so many attempts: it is tried again a little later. After
+    /// [`MOST_ATTEMPTS`] that is said, and there is so much time between two attempts, or no further one.
+    fn put_off(&mut self, of: Identity, count: u32, long_rest: Option<Duration>, reason: &str) -> u32 {
+        let before = self.refused.get(&of).map_or(0, |refused| refused.0);
+        let attempts = before.saturating_add(count);
+        let is_long = attempts >= MOST_ATTEMPTS;
+        let counted = if is_long && long_rest.is_none() { NEVER } else { attempts };
+        let rest = long_rest.filter(|_| is_long).unwrap_or(REST);
+        self.refused.insert(of, (counted, Instant::now() + rest));
+        if is_long && before < MOST_ATTEMPTS {
             tell(self, of, reason);
         }
+        attempts
     }
 }
 
@@ -509,7 +523,7 @@ impl Attacher {
         if state
             .refused
             .get(&identity)
-            .is_some_and(|&(attempts, until)| attempts >= MOST_ATTEMPTS || Instant::now() < until)
+            .is_some_and(|&(attempts, until)| attempts == NEVER || Instant::now() < until)
         {
             return;
         }
@@ -541,7 +555,7 @@ impl Attacher {
                 if !std::mem::replace(&mut state.has_said, true) {
                     say(&format!("no pager could be started: {error}"));
                 }
-                state.refused.insert(identity, (MOST_ATTEMPTS, Instant::now()));
+                state.refused.insert(identity, (NEVER, Instant::now()));
             }
         }
     }
@@ -558,9 +572,16 @@ impl Attacher {
             pager.child.stdout.and_then(|output| std::io::read_to_string(output).ok()).unwrap_or_default();
         match status {
             Some(0) => {}
-            Some(STATUS_LATER) => state.put_off(pager.of, 1, &reason),
+            Some(status @ (STATUS_LATER | STATUS_TRACED | STATUS_LOOKING)) => {
+                // It would be wrong for the program to find far pages there the next time.
+                let rest = if status == STATUS_LOOKING { None } else { Some(LONG_REST) };
+                let attempts = state.put_off(pager.of, 1, rest, &reason);
+                if status == STATUS_TRACED && attempts == TRACED_ATTEMPTS {
+                    tell(&mut state, pager.of, &reason);
+                }
+            }
             Some(_) => {
-                state.refused.insert(pager.of, (MOST_ATTEMPTS, Instant::now()));
+                state.refused.insert(pager.of, (NEVER, Instant::now()));
                 tell(&mut state, pager.of, &reason);
             }
             // It was ended; what its program has far, nobody can give it any more.
@@ -568,7 +589,9 @@ impl Attacher {
                 drop(state);
                 self.end_children_of(pager.of, pager.layout);
             }
-            None => state.put_off(pager.of, DEATH_ATTEMPTS, DEATHS),
+            None => {
+                state.put_off(pager.of, DEATH_ATTEMPTS, None, DEATHS);
+            }
         }
     }
 
