@@ -17,7 +17,7 @@ case class AcceleratorParameters(
     evictDepth: Int = 8,
     harts: Int = 1,
     tagBits: Int = Packet.tagBits,
-    address: BigInt = 0x10020000L) {
+    address: BigInt = RegisterMap.base) {
   require(isPow2(freeDepth) && isPow2(newDepth) && isPow2(evictDepth), "depths are powers of two")
   require(freeDepth <= 32768 && newDepth <= 32768 && evictDepth <= 64, "the counts must fit their register fields")
   require(tagBits <= Packet.tagBits, "a tag must fit its place in a head")

@@ -4,45 +4,6 @@ package farmem.pfa
 import chisel3._
 import chisel3.util._
 
-/** Offsets of the registers, in bytes. Every register is eight bytes; doc/registers.md says what they do. */
-object RegisterMap {
-  val identity = 0x00
-  val control = 0x08
-  val status = 0x10
-  val interruptEnable = 0x18
-  val interruptPending = 0x20
-  val newThreshold = 0x28
-  val timeout = 0x30
-  val error = 0x38
-  val freePush = 0x40
-  val newPop = 0x48
-  val evictPush = 0x50
-  val evictPop = 0x58
-  val remoteFrame = 0x60
-  val remoteStart = 0x68
-  val remoteStatus = 0x70
-  val freePop = 0x78
-  val counters = 0x80
-  val frameBase = 0xc0
-  val frameLimit = 0xc8
-  val frameLock = 0xd0
-  val busError = 0xd8
-  val newContext = 0xe0
-  val refusals = 0x100
-}
-
-/** Why a register access was not done. */
-object AccessError {
-  val notEightBytes = 1
-  val noSuchRegister = 2
-  val readOnly = 3
-  val writeOnly = 4
-  val queueFull = 5
-  val busy = 6
-  val badValue = 7
-  val locked = 8
-}
-
 class RegisterAccess extends Bundle {
   val write = Bool()
   val offset = UInt(12.W)
@@ -94,9 +55,9 @@ class Registers(p: AcceleratorParameters) extends Module {
   private val write = io.access.valid && io.access.bits.write
   private val read = io.access.valid && !io.access.bits.write
   private val data = io.access.bits.data
-  private def at(offset: Int): Bool = io.access.bits.offset === offset.U
-  private def writing(offset: Int): Bool = write && io.access.bits.whole && at(offset)
-  private def reading(offset: Int): Bool = read && io.access.bits.whole && at(offset)
+  private def at(register: Register, number: Int = 0): Bool = io.access.bits.offset === (register.offset + 8 * number).U
+  private def writing(register: Register, number: Int = 0): Bool = write && io.access.bits.whole && at(register, number)
+  private def reading(register: Register): Bool = read && io.access.bits.whole && at(register)
 
   private val enable = RegInit(false.B)
   private val interruptEnables = RegInit(0.U(6.W))
@@ -119,36 +80,36 @@ class Registers(p: AcceleratorParameters) extends Module {
   private val frameLimitNumber = RegInit(0.U(Words.frameBits.W))
   private val locked = RegInit(false.B)
 
-  when(writing(control)) { enable := data(0) }
+  when(writing(control)) { enable := control.get(data, "enable") }
   when(writing(interruptEnable)) { interruptEnables := data }
-  when(writing(newThreshold)) { threshold := data }
-  when(writing(timeout)) { timeoutCycles := data }
+  when(writing(newThreshold)) { threshold := newThreshold.get(data, "entries") }
+  when(writing(timeout)) { timeoutCycles := timeout.get(data, "cycles") }
   io.enabled := enable
   io.timeout := timeoutCycles
 
   // Frames come as addresses: the offset within the page must be zero, and the frame number must fit.
   private val frameAligned = data(11, 0) === 0.U && (data >> (12 + Words.frameBits)).asUInt === 0.U
-  private val addressFrame = data(12 + Words.frameBits - 1, 12)
+  private val addressFrame = freePush.get(data, "frame")
   private def owned(frame: UInt): Bool = frame >= frameBaseNumber && frame < frameLimitNumber
   private val frameLegal = frameAligned && owned(addressFrame)
-  private val evictLegal = owned(data(Words.frameBits - 1, 0))
+  private val evictLegal = owned(evictPush.get(data, "frame"))
   when(writing(frameBase) && frameAligned && !locked) { frameBaseNumber := addressFrame }
   when(writing(frameLimit) && frameAligned && !locked) { frameLimitNumber := addressFrame }
-  when(writing(frameLock) && data(0)) { locked := true.B }
+  when(writing(frameLock) && frameLock.get(data, "locked").asBool) { locked := true.B }
   io.free.valid := writing(freePush) && frameLegal
-  io.free.bits := data(12 + Words.frameBits - 1, 12)
+  io.free.bits := addressFrame
   // A frame is taken back only where no fetch can be using it.
   private val freePopLegal = !enable && !io.fetchBusy
   io.freePop := reading(freePop) && freePopLegal && io.freeHead.valid
   io.fresh.ready := reading(newPop)
   io.evict.valid := writing(evictPush) && evictLegal
-  io.evict.bits.frame := data(Words.frameBits - 1, 0)
-  io.evict.bits.id := data(63, Words.frameBits)
+  io.evict.bits.frame := evictPush.get(data, "frame")
+  io.evict.bits.id := evictPush.get(data, "id")
   // A failed eviction stays at the head, and keeps its page from being fetched, until software has seen to it and says so.
   private val evictedFailed = io.evicted.valid && io.evicted.bits.failed
   io.evicted.ready := Mux(evictedFailed, writing(evictPop), reading(evictPop))
 
-  when(writing(remoteFrame) && frameLegal) { remoteFrameNumber := data(12 + Words.frameBits - 1, 12) }
+  when(writing(remoteFrame) && frameLegal) { remoteFrameNumber := addressFrame }
   // The range may have been another one when the frame was named.
   private val start = writing(remoteStart) && !remoteBusy && owned(remoteFrameNumber)
   when(start) {
@@ -157,8 +118,8 @@ class Registers(p: AcceleratorParameters) extends Module {
     remoteDone := false.B
     remoteFailed := false.B
     remoteBus := false.B
-    remoteTransfer.write := data(63)
-    remoteTransfer.id := data(Words.idBits - 1, 0)
+    remoteTransfer.write := remoteStart.get(data, "write")
+    remoteTransfer.id := remoteStart.get(data, "id")
     remoteTransfer.frame := remoteFrameNumber
   }
   io.software.valid := remoteWaiting
@@ -173,7 +134,7 @@ class Registers(p: AcceleratorParameters) extends Module {
   when(writing(busError)) { busErrorWord := 0.U }
   for (error <- io.busErrors) {
     when(error.valid && !busErrorWord(63)) {
-      busErrorWord := Cat(1.U(1.W), error.bits.access, 0.U((60 - Words.addressBits).W), error.bits.address)
+      busErrorWord := busError.word("valid" -> 1.U, "access" -> error.bits.access, "address" -> error.bits.address)
     }
   }
 
@@ -185,93 +146,103 @@ class Registers(p: AcceleratorParameters) extends Module {
   }
   private val longest = RegInit(0.U(32.W))
   when(io.finished.valid && io.finished.bits > longest) { longest := io.finished.bits }
-  private val counterValues = Seq(
-    counter(io.finished.valid),
-    counter(io.finished.valid, io.finished.bits),
-    counter(io.travelling),
-    longest,
-    counter(io.refusal.valid),
-    counter(io.repeated),
-    counter(io.evicted.fire() && !io.evicted.bits.failed),
-    counter(io.dropped))
-  private val counterOffsets = counterValues.indices.map(counters + 8 * _)
-  private val refusalOffsets = (0 until p.harts).map(RegisterMap.refusals + 8 * _)
+  private val counters: Seq[(Register, UInt)] = Seq(
+    fetches -> counter(io.finished.valid),
+    fetchCycles -> counter(io.finished.valid, io.finished.bits),
+    travelCycles -> counter(io.travelling),
+    fetchLongest -> longest,
+    refused -> counter(io.refusal.valid),
+    repeated -> counter(io.repeated),
+    evicted -> counter(io.evicted.fire() && !io.evicted.bits.failed),
+    dropped -> counter(io.dropped))
 
   when(io.refusal.valid) {
     for (h <- 0 until p.harts) when(io.refusal.bits.hart === h.U) {
-      refusals(h) := Cat(1.U(1.W), io.refusal.bits.reason, 0.U((64 - 4 - Words.vpnBits - Words.idBits).W),
-        io.refusal.bits.vpn, io.refusal.bits.id)
+      refusals(h) := refusal.word("valid" -> 1.U, "reason" -> io.refusal.bits.reason, "vpn" -> io.refusal.bits.vpn, "id" -> io.refusal.bits.id)
     }
   }
-  for ((offset, h) <- refusalOffsets.zipWithIndex) {
-    when(writing(offset) && !(io.refusal.valid && io.refusal.bits.hart === h.U)) { refusals(h) := 0.U }
+  for (h <- 0 until p.harts) {
+    when(writing(refusal, h) && !(io.refusal.valid && io.refusal.bits.hart === h.U)) { refusals(h) := 0.U }
   }
 
-  private val pending = Cat(
-    busErrorWord(63),
-    errorCause =/= 0.U,
-    remoteDone,
-    io.evicted.valid,
-    io.freeCount === 0.U,
-    io.freshCount >= threshold && io.freshCount =/= 0.U)
+  private val pending = interruptPending.word(
+    "new" -> (io.freshCount >= threshold && io.freshCount =/= 0.U),
+    "free" -> (io.freeCount === 0.U),
+    "evicted" -> io.evicted.valid,
+    "remote" -> remoteDone,
+    "error" -> (errorCause =/= 0.U),
+    "bus" -> busErrorWord(63))
   io.interrupt := (pending & interruptEnables).orR
 
-  private val statusWord = Cat(0.U(8.W), io.evictUnfinished, io.evictCount, io.freshCount, io.freeCount,
-    0.U(4.W), io.tagsSpent, remoteBusy, io.evictUnfinished =/= 0.U, io.fetchBusy)
-  private val newWord = Mux(io.fresh.valid,
-    Cat(1.U(1.W), io.fresh.bits.hart, io.fresh.bits.vpn, io.fresh.bits.id), 0.U(64.W))
-  private val evictedWord = Mux(io.evicted.valid,
-    Cat(1.U(1.W), io.evicted.bits.failed, 0.U((62 - Words.idBits).W), io.evicted.bits.id), 0.U(64.W))
-  private val identityWord = Cat("h504641".U(24.W), 2.U(8.W), p.harts.U(8.W), log2Ceil(p.evictDepth).U(8.W),
-    log2Ceil(p.newDepth).U(8.W), log2Ceil(p.freeDepth).U(8.W))
+  private val statusWord = status.word(
+    "fetching" -> io.fetchBusy,
+    "evicting" -> (io.evictUnfinished =/= 0.U),
+    "transferring" -> remoteBusy,
+    "tags_spent" -> io.tagsSpent,
+    "free_count" -> io.freeCount,
+    "new_count" -> io.freshCount,
+    "evict_count" -> io.evictCount,
+    "evict_unfinished" -> io.evictUnfinished)
+  private val identityWord = identity.word(
+    "signature" -> "h504641".U,
+    "version" -> 2.U,
+    "harts" -> p.harts.U,
+    "evict_depth" -> log2Ceil(p.evictDepth).U,
+    "new_depth" -> log2Ceil(p.newDepth).U,
+    "free_depth" -> log2Ceil(p.freeDepth).U)
+  private def orZero(valid: Bool, word: UInt): UInt = Mux(valid, word, 0.U(64.W))
 
-  private val readable: Seq[(Int, UInt)] = Seq(
+  private val readable: Seq[(Register, UInt)] = Seq(
     identity -> identityWord,
-    control -> Cat(0.U(63.W), enable),
+    control -> control.word("enable" -> enable),
     status -> statusWord,
     interruptEnable -> interruptEnables,
     interruptPending -> pending,
     newThreshold -> threshold,
     timeout -> timeoutCycles,
-    error -> Cat(errorCause =/= 0.U, 0.U(43.W), errorCause, 0.U(4.W), errorOffset),
-    newPop -> newWord,
-    evictPop -> evictedWord,
-    remoteFrame -> Cat(remoteFrameNumber, 0.U(12.W)),
-    remoteStatus -> Cat(remoteBus, remoteFailed, remoteDone, remoteBusy),
-    freePop -> Mux(io.freePop, Cat(1.U(1.W), 0.U((63 - 12 - Words.frameBits).W), io.freeHead.bits, 0.U(12.W)), 0.U(64.W)),
-    frameBase -> Cat(frameBaseNumber, 0.U(12.W)),
-    frameLimit -> Cat(frameLimitNumber, 0.U(12.W)),
-    frameLock -> Cat(0.U(63.W), locked),
+    error -> error.word("valid" -> (errorCause =/= 0.U), "cause" -> errorCause, "offset" -> errorOffset),
+    newPop -> orZero(io.fresh.valid,
+      newPop.word("valid" -> 1.U, "hart" -> io.fresh.bits.hart, "vpn" -> io.fresh.bits.vpn, "id" -> io.fresh.bits.id)),
+    evictPop -> orZero(io.evicted.valid,
+      evictPop.word("valid" -> 1.U, "failed" -> io.evicted.bits.failed, "id" -> io.evicted.bits.id)),
+    remoteFrame -> remoteFrame.word("frame" -> remoteFrameNumber),
+    remoteStatus -> remoteStatus.word("under_way" -> remoteBusy, "ended" -> remoteDone, "failed" -> remoteFailed, "bus" -> remoteBus),
+    freePop -> orZero(io.freePop, freePop.word("valid" -> 1.U, "frame" -> io.freeHead.bits)),
+    frameBase -> frameBase.word("frame" -> frameBaseNumber),
+    frameLimit -> frameLimit.word("frame" -> frameLimitNumber),
+    frameLock -> frameLock.word("locked" -> locked),
     busError -> busErrorWord,
-    newContext -> Mux(io.fresh.valid, Cat(1.U(1.W), 0.U((63 - Words.frameBits).W), io.fresh.bits.root), 0.U(64.W))) ++
-    counterOffsets.zip(counterValues) ++ refusalOffsets.zip(refusals)
-  private val writable: Seq[Int] = Seq(control, interruptEnable, newThreshold, timeout, error, freePush, evictPush, evictPop,
-    remoteFrame, remoteStart, frameBase, frameLimit, frameLock, busError) ++ refusalOffsets
+    newContext -> orZero(io.fresh.valid, newContext.word("valid" -> 1.U, "root" -> io.fresh.bits.root))) ++ counters
+  // What registers.toml says may be read has a value here, and nothing else has.
+  require((refusal +: readable.map(_._1)).toSet == all.filter(_.readable).toSet, "each register that can be read has a value")
 
-  private def isOneOf(offsets: Seq[Int]): Bool = offsets.map(at).reduce(_ || _)
-  private val canRead = isOneOf(readable.map(_._1))
-  private val canWrite = isOneOf(writable)
+  // Those that are there once for each hart have so many offsets.
+  private def numbers(register: Register): Range = 0 until (if (register == refusal) p.harts else 1)
+  private def isOneOf(registers: Seq[Register]): Bool = registers.flatMap(r => numbers(r).map(at(r, _))).reduce(_ || _)
+  private val canRead = isOneOf(all.filter(_.readable))
+  private val canWrite = isOneOf(all.filter(_.writable))
   private val cause = MuxCase(0.U(4.W), Seq(
-    !io.access.bits.whole -> AccessError.notEightBytes.U,
-    (!canRead && !canWrite) -> AccessError.noSuchRegister.U,
-    (write && !canWrite) -> AccessError.readOnly.U,
-    (read && !canRead) -> AccessError.writeOnly.U,
-    (write && (at(frameBase) || at(frameLimit)) && locked) -> AccessError.locked.U,
-    (write && (at(frameBase) || at(frameLimit)) && !frameAligned) -> AccessError.badValue.U,
-    (write && (at(freePush) || at(remoteFrame)) && !frameLegal) -> AccessError.badValue.U,
-    (write && at(evictPush) && !evictLegal) -> AccessError.badValue.U,
-    (read && at(freePop) && !freePopLegal) -> AccessError.busy.U,
-    (write && at(freePush) && !io.free.ready) -> AccessError.queueFull.U,
-    (write && at(evictPush) && !io.evict.ready) -> AccessError.queueFull.U,
-    (write && at(evictPop) && !evictedFailed) -> AccessError.badValue.U,
-    (write && at(remoteStart) && remoteBusy) -> AccessError.busy.U,
-    (write && at(remoteStart) && !owned(remoteFrameNumber)) -> AccessError.badValue.U))
+    !io.access.bits.whole -> AccessError.notEightBytes,
+    (!canRead && !canWrite) -> AccessError.noSuchRegister,
+    (write && !canWrite) -> AccessError.readOnly,
+    (read && !canRead) -> AccessError.writeOnly,
+    (write && (at(frameBase) || at(frameLimit)) && locked) -> AccessError.locked,
+    (write && (at(frameBase) || at(frameLimit)) && !frameAligned) -> AccessError.badValue,
+    (write && (at(freePush) || at(remoteFrame)) && !frameLegal) -> AccessError.badValue,
+    (write && at(evictPush) && !evictLegal) -> AccessError.badValue,
+    (read && at(freePop) && !freePopLegal) -> AccessError.busy,
+    (write && at(freePush) && !io.free.ready) -> AccessError.queueFull,
+    (write && at(evictPush) && !io.evict.ready) -> AccessError.queueFull,
+    (write && at(evictPop) && !evictedFailed) -> AccessError.badValue,
+    (write && at(remoteStart) && remoteBusy) -> AccessError.busy,
+    (write && at(remoteStart) && !owned(remoteFrameNumber)) -> AccessError.badValue))
   // The first error stays until software clears it.
   when(writing(error)) { errorCause := 0.U }.elsewhen(io.access.valid && cause =/= 0.U && errorCause === 0.U) {
     errorCause := cause
     errorOffset := io.access.bits.offset
   }
-  io.readData := Mux(io.access.bits.whole, Mux1H(readable.map { case (offset, value) => at(offset) -> value.pad(64) }), 0.U)
+  private val values = readable.map { case (register, value) => at(register) -> value.pad(64) } ++ numbers(refusal).map(h => at(refusal, h) -> refusals(h))
+  io.readData := Mux(io.access.bits.whole, Mux1H(values), 0.U)
 
   private val legal = io.access.valid && cause === 0.U
   assert(!(io.free.valid && !owned(io.free.bits)), "registers: a frame that is not software's to give")

@@ -59,17 +59,6 @@ class Eviction extends Bundle {
   val frame = UInt(Words.frameBits.W)
 }
 
-/** Why a page was not fetched. Zero is no reason. */
-object Refusal {
-  val width = 3
-  val disabled = 1.U(width.W)
-  val noFrame = 2.U(width.W)
-  val newQueueFull = 3.U(width.W)
-  val fetchFailed = 4.U(width.W)
-  val evictionFailed = 5.U(width.W)
-  val busError = 6.U(width.W)
-}
-
 /** How a transfer ended. */
 class TransferOutcome extends Bundle {
   val ok = Bool()
@@ -81,14 +70,6 @@ class TransferOutcome extends Bundle {
 class BusError extends Bundle {
   val access = UInt(BusAccess.width.W)
   val address = UInt(Words.addressBits.W)
-}
-
-object BusAccess {
-  val width = 3
-  val frameWrite = 1.U(width.W)
-  val frameRead = 2.U(width.W)
-  val entryRead = 3.U(width.W)
-  val entryWrite = 4.U(width.W)
 }
 
 /** A request to the remote-memory client. */

@@ -36,7 +36,7 @@ linux_source() { cached linux-source $linux_package "$(linux_version)" -- fetch_
 make_kernel() { # ARCHIVE
     tar xf "$1" --strip-components=1 --one-top-level=source
     cp "$hw/linux/pfa.c" source/mm/
-    cp "$hw/linux/pfa.h" source/include/linux/
+    cp "$hw/linux/pfa.h" "$hw/sw/lib/pfa_registers.h" source/include/linux/
     patch -d source -p1 <"$hw/linux/kernel.patch"
     "${linux_program[@]}" "$hw"/linux/user/*.c -o init
     printf 'dir /dev 0755 0 0\nnod /dev/console 0600 0 0 c 5 1\nfile /init %s/init 0755 0 0\n' "$PWD" >initramfs.list
@@ -52,7 +52,7 @@ make_kernel() { # ARCHIVE
 kernel() {
     local source
     source=$(linux_source)
-    cached kernel "$source/source.tar.xz" "$hw"/linux/{pfa.c,pfa.h,kernel.patch,config} "$hw"/linux/user/* "$hw"/sw/user/{gen,sort,touches}.h -- make_kernel "$source/source.tar.xz"
+    cached kernel "$source/source.tar.xz" "$hw"/linux/{pfa.c,pfa.h,kernel.patch,config} "$hw/sw/lib/pfa_registers.h" "$hw"/linux/user/* "$hw"/sw/user/{gen,sort,touches}.h -- make_kernel "$source/source.tar.xz"
 }
 
 firmware=(riscv64-unknown-elf-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -mcmodel=medany -O2 -ffreestanding -fno-builtin
@@ -70,7 +70,7 @@ image() { # NAME OPTIONS AND SOURCES...
     local kernel name=$1
     shift
     kernel=$(kernel)
-    cached "$name" "$kernel/Image" "$hw/linux/system.dts" "$hw"/linux/firmware/* "$hw/sw/lib/pfa.h" "$@" -- make_image "$kernel" "$@"
+    cached "$name" "$kernel/Image" "$hw/linux/system.dts" "$hw"/linux/firmware/* "$hw"/sw/lib/{pfa,pfa_registers,simulator}.h "$@" -- make_image "$kernel" "$@"
 }
 
 # For spike, with a model of the accelerator in the firmware. What it runs is part of it.

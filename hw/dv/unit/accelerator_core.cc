@@ -9,6 +9,7 @@
 #include <map>
 #include <vector>
 
+#include "../../sw/lib/pfa_registers.h"
 #include "../sim/blade.h"
 #include "VAcceleratorCore.h"
 #include "bench.h"
@@ -20,8 +21,9 @@ namespace {
 constexpr unsigned kPages = 12, kFrames = 8, kPorts = 4, kTags = 4;
 constexpr uint64_t kFirstFrame = 0x80100, kTable = 0x80000000, kBits = 0xff;
 enum Register : uint64_t {
-    kControl = 0x08, kStatus = 0x10, kTimeout = 0x30, kError = 0x38, kFreePush = 0x40, kNewPop = 0x48, kEvictPush = 0x50, kFreePop = 0x78,
-    kEvictPop = 0x58, kFrameBase = 0xc0, kFrameLimit = 0xc8, kFrameLock = 0xd0, kBusError = 0xd8, kNewContext = 0xe0, kRefusal = 0x100
+    kControl = PFA_CONTROL, kTimeout = PFA_TIMEOUT, kError = PFA_ERROR, kFreePush = PFA_FREE_PUSH, kNewPop = PFA_NEW_POP,
+    kEvictPush = PFA_EVICT_PUSH, kFreePop = PFA_FREE_POP, kEvictPop = PFA_EVICT_POP, kFrameBase = PFA_FRAME_BASE,
+    kFrameLimit = PFA_FRAME_LIMIT, kFrameLock = PFA_FRAME_LOCK, kBusError = PFA_BUS_ERROR, kNewContext = PFA_NEW_CONTEXT
 };
 
 uint64_t remote_entry(uint64_t id) { return id << 12 | (kBits & ~1u) << 2 | 4 | 2; }

@@ -26,9 +26,9 @@ int main(void) {
     *(volatile uint8_t *)(PFA_BASE + PFA_FREE_PUSH + 1) = 1;
     expect(PFA_ERROR_SIZE, PFA_FREE_PUSH + 1);
     check(pfa_read(0xf8) == 0);
-    expect(PFA_ERROR_OFFSET, 0xf8);
+    expect(PFA_ERROR_NO_REGISTER, 0xf8);
     pfa_write(0xff8, 1);
-    expect(PFA_ERROR_OFFSET, 0xff8);
+    expect(PFA_ERROR_NO_REGISTER, 0xff8);
     pfa_write(PFA_STATUS, ~0UL);
     expect(PFA_ERROR_READ_ONLY, PFA_STATUS);
     check(pfa_read(PFA_EVICT_PUSH) == 0);
