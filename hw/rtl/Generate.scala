@@ -11,12 +11,13 @@ import freechips.rocketchip.util.ElaborationArtefacts
 /** Elaborates the system, or units by themselves, to Verilog.
   *
   *   Generate DIRECTORY system HARTS FREE NEW EVICT
+  *   Generate DIRECTORY release HARTS FREE NEW EVICT     the accelerator without a core
   *   Generate DIRECTORY units NAME...
   *   Generate DIRECTORY deep NAME...        with queues of 64 places
   *   Generate DIRECTORY covers NAME...      with what must be reachable, for proofs
   */
 object Generate {
-  private val usage = "usage: Generate DIRECTORY (system HARTS FREE_DEPTH NEW_DEPTH EVICT_DEPTH | units NAME... | deep NAME... | covers NAME...)"
+  private val usage = "usage: Generate DIRECTORY ((system | release) HARTS FREE_DEPTH NEW_DEPTH EVICT_DEPTH | units NAME... | deep NAME... | covers NAME...)"
 
   def main(arguments: Array[String]): Unit = arguments.toList match {
     case directory :: "system" :: harts :: free :: fresh :: evict :: Nil =>
@@ -27,6 +28,8 @@ object Generate {
         val out = new PrintWriter(new File(directory, "PfaSystem.dts"))
         try out.write(contents()) finally out.close()
       }
+    case directory :: "release" :: harts :: free :: fresh :: evict :: Nil =>
+      emit(directory, () => new PageFaultAccelerator(AcceleratorParameters(free.toInt, fresh.toInt, evict.toInt, harts.toInt), BlockTags()))
     case directory :: (kind @ ("units" | "covers" | "deep")) :: names if names.nonEmpty =>
       Cover.enabled = kind == "covers"
       // As deep as the system of the evaluation, or small: tests reach full queues soon, and proofs end.
@@ -50,6 +53,8 @@ object Generate {
       case "FetchProof" => () => new FetchProof(small.copy(freeDepth = 2, newDepth = 1, harts = 1), bounded = false)
       case "FetchEnds" => () => new FetchProof(small.copy(freeDepth = 2, newDepth = 1, harts = 1), bounded = true)
       case "PageWriterProof" => () => new PageWriterProof(tags = 2, blocks = 4)
+      case "PageReaderProof" => () => new PageReaderProof(tags = 2, blocks = 4)
+      case "ClientProof" => () => new ClientProof(small.copy(evictDepth = 1, tagBits = 4), BlockTags(reads = 2, writes = 2), blocks = 1, clockBits = 4)
       case "FetchPath" => () => new FetchPath(small.copy(freeDepth = 2, newDepth = 1, harts = 1))
       // At its full depth: tags have the fewest sequence numbers there.
       case "RemoteMemoryClient" => () => new RemoteMemoryClient(AcceleratorParameters(evictDepth = 64), BlockTags())

@@ -51,8 +51,10 @@ object Block {
   *
   * After an error of the bus no further word is offered, so a page with an error in it is never sent whole. The reader stays busy
   * until all that it has asked for has come.
+  *
+  * @param blocks of a page; fewer for proofs
   */
-class PageReader(tags: Int) extends Module {
+class PageReader(tags: Int, blocks: Int = Block.perPage) extends Module {
   val io = IO(new Bundle {
     val start = Flipped(Valid(UInt(Words.frameBits.W)))
     val read = Decoupled(new Bundle {
@@ -71,8 +73,8 @@ class PageReader(tags: Int) extends Module {
   })
   private val frame = Reg(UInt(Words.frameBits.W))
   private val failed = RegInit(false.B)
-  private val asked = RegInit(Block.perPage.U(7.W))
-  private val drained = RegInit(Block.perPage.U(7.W))
+  private val asked = RegInit(blocks.U(7.W))
+  private val drained = RegInit(blocks.U(7.W))
   private val word = RegInit(0.U(3.W))
   private val buffers = Reg(Vec(tags, Vec(Block.words, UInt(Words.wordBits.W))))
   private val filled = RegInit(VecInit(Seq.fill(tags)(0.U(4.W))))
@@ -80,7 +82,7 @@ class PageReader(tags: Int) extends Module {
   private val open = RegInit(0.U((log2Ceil(tags) + 1).W))
   private def tagOf(block: UInt): UInt = block(log2Ceil(tags) - 1, 0)
 
-  io.busy := drained =/= Block.perPage.U
+  io.busy := drained =/= blocks.U
   io.failed := failed
   io.frame := frame
   when(io.start.valid) {
@@ -90,7 +92,7 @@ class PageReader(tags: Int) extends Module {
     word := 0.U
     failed := false.B
   }
-  io.read.valid := !failed && asked =/= Block.perPage.U && (asked - drained) < tags.U
+  io.read.valid := !failed && asked =/= blocks.U && (asked - drained) < tags.U
   io.read.bits.address := Block.address(frame, asked)
   io.read.bits.tag := tagOf(asked)
   when(io.read.fire()) { asked := asked + 1.U }
@@ -104,8 +106,8 @@ class PageReader(tags: Int) extends Module {
   private val whole = io.readData.valid && filled(io.readData.bits.tag) === (Block.words - 1).U
   open := open + io.read.fire() - whole
   when(io.busy && failed && open === 0.U) {
-    asked := Block.perPage.U
-    drained := Block.perPage.U
+    asked := blocks.U
+    drained := blocks.U
     filled.foreach(_ := 0.U)
   }
   private val current = tagOf(drained)

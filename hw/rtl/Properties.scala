@@ -282,3 +282,179 @@ class PageWriterProof(tags: Int, blocks: Int) extends Module {
   assert(!(sends && writer.io.write.bits.address(11, 6) =/= out(8, 3)), "page writer: a word is written to another place")
   assert(!(begun && !writer.io.busy && !aborted && !start && out =/= (blocks * Block.words).U), "page writer: a page was not written whole")
 }
+
+/** The reader of pages, of a page with a few blocks: one word of it is watched, and one bit of that stands for all. Memory answers what it
+  * was asked, in any order of blocks, and with an error where it likes.
+  */
+class PageReaderProof(tags: Int, blocks: Int) extends Module {
+  private val tagBits = log2Ceil(tags) max 1
+  val io = IO(new Bundle {
+    val start = Flipped(Valid(UInt(Words.frameBits.W)))
+    val accept = Input(Bool())
+    val deliver = Flipped(Valid(new Bundle {
+      val tag = UInt(tagBits.W)
+      val word = UInt(Words.wordBits.W)
+      val error = Bool()
+    }))
+    val words = Decoupled(UInt(Words.wordBits.W))
+    val watch = Input(UInt(9.W))
+  })
+  private val reader = Module(new PageReader(tags, blocks))
+  Watched(io.watch)
+  private val start = io.start.valid && !reader.io.busy
+  reader.io.start.valid := start
+  reader.io.start.bits := io.start.bits
+  io.words <> reader.io.words
+  reader.io.read.ready := io.accept
+
+  // Which block each tag stands for, and how many of its words are still to come.
+  private val block = Reg(Vec(tags, UInt(6.W)))
+  private val left = RegInit(VecInit(Seq.fill(tags)(0.U(4.W))))
+  private val tag = io.deliver.bits.tag
+  private val delivers = io.deliver.valid && left(tag) =/= 0.U
+  private val word = Cat(block(tag), (Block.words.U - left(tag))(2, 0))
+  reader.io.readData.valid := delivers
+  reader.io.readData.bits.tag := tag
+  reader.io.readData.bits.word := io.deliver.bits.word
+  reader.io.readData.bits.error := io.deliver.bits.error
+
+  private val frame = Reg(Bool())
+  private val asked = RegInit(0.U(7.W))
+  private val out = RegInit(0.U(10.W))
+  private val bit = Reg(Bool())
+  private val broken = RegInit(false.B)
+  private val begun = RegInit(false.B)
+  private val asks = reader.io.read.fire()
+  private val offers = io.words.fire()
+  when(delivers) {
+    left(tag) := left(tag) - 1.U
+    when(word === io.watch) { bit := io.deliver.bits.word(0) }
+    when(io.deliver.bits.error) { broken := true.B }
+  }
+  when(asks) {
+    block(reader.io.read.bits.tag) := asked
+    left(reader.io.read.bits.tag) := Block.words.U
+    asked := asked + 1.U
+  }
+  when(offers) { out := out + 1.U }
+  when(start) {
+    frame := io.start.bits(0)
+    asked := 0.U
+    out := 0.U
+    broken := false.B
+    begun := true.B
+  }
+  private val whole = out === (blocks * Block.words).U
+  assert(!(asks && left(reader.io.read.bits.tag) =/= 0.U), "page reader: a tag is used twice at once")
+  assert(!(asks && reader.io.read.bits.address(12) =/= frame), "page reader: a word is read from another frame")
+  assert(!(asks && reader.io.read.bits.address(11, 6) =/= asked), "page reader: a word is read from another place")
+  assert(!(offers && out === io.watch && io.words.bits(0) =/= bit), "page reader: a word is offered as another")
+  assert(!(offers && broken), "page reader: a word is offered after an error of the bus")
+  assert(!(begun && reader.io.failed =/= broken), "page reader: an error of the bus was forgotten, or made up")
+  assert(!(begun && !reader.io.busy && !broken && !whole), "page reader: a page was not offered whole")
+  assert(!(!reader.io.busy && left.map(_ =/= 0.U).reduce(_ || _)), "page reader: it ended before all had come that it asked for")
+  Cover(begun && whole && !reader.io.busy, "a page was offered whole")
+  Cover(begun && broken && !reader.io.busy, "a page was given up")
+  Cover(left.map(_ =/= 0.U).reduce(_ && _), "all tags are under way")
+}
+
+/** The client, of pages with one block and of tags that run out soon, between three users, a memory and a blade that does as it likes.
+  *
+  * Users ask for one page at a time. Frames of the fetch unit are odd here, all others even, so that it shows whose frame is written.
+  */
+class ClientProof(p: AcceleratorParameters, tags: BlockTags, blocks: Int, clockBits: Int) extends Module {
+  val io = IO(new Bundle {
+    val timeout = Input(UInt((clockBits - 1).W))
+    val fetch = Flipped(Decoupled(UInt(2.W)))
+    val software = Flipped(Decoupled(new Bundle {
+      val write = Bool()
+      val frame = UInt(2.W)
+    }))
+    val eviction = Flipped(Decoupled(UInt(2.W)))
+    val link = new Link
+    /** Memory: takes a request, brings a word of a block, says that one was written, each with an error or without. */
+    val acceptRead = Input(Bool())
+    val acceptWrite = Input(Bool())
+    val deliver = Flipped(Valid(UInt(tags.readBits.W)))
+    val written = Flipped(Valid(UInt(tags.writeBits.W)))
+    val broken = Input(Bool())
+    val watch = Input(UInt(p.tagBits.W))
+  })
+  private val client = Module(new RemoteMemoryClient(p, tags, blocks, clockBits))
+  Watched(io.watch)
+  client.io.timeout := io.timeout
+  client.io.link <> io.link
+
+  private val fetching = RegInit(false.B)
+  private val transferring = RegInit(false.B)
+  private val evicting = RegInit(false.B)
+  private def order(user: DecoupledIO[PageTransfer], wanted: Bool, busy: Bool): Unit = {
+    user.valid := wanted && !busy
+    user.bits.id := 0.U
+    when(user.fire()) { busy := true.B }
+  }
+  order(client.io.fetch, io.fetch.valid, fetching)
+  client.io.fetch.bits.write := false.B
+  client.io.fetch.bits.frame := Cat(io.fetch.bits, 1.U(1.W))
+  io.fetch.ready := client.io.fetch.ready && !fetching
+  order(client.io.software, io.software.valid, transferring)
+  client.io.software.bits.write := io.software.bits.write
+  client.io.software.bits.frame := Cat(io.software.bits.frame, 0.U(1.W))
+  io.software.ready := client.io.software.ready && !transferring
+  client.io.eviction.valid := io.eviction.valid && !evicting
+  client.io.eviction.bits.id := 0.U
+  client.io.eviction.bits.frame := Cat(io.eviction.bits, 0.U(1.W))
+  client.io.evictionSlot := 0.U
+  io.eviction.ready := client.io.eviction.ready && !evicting
+  when(client.io.eviction.fire()) { evicting := true.B }
+
+  // Memory answers what it was asked.
+  private val blocksPort = client.io.blocks
+  private val toCome = RegInit(VecInit(Seq.fill(tags.reads)(0.U(4.W))))
+  private val delivers = io.deliver.valid && toCome(io.deliver.bits) =/= 0.U
+  blocksPort.read.ready := io.acceptRead
+  blocksPort.readData.valid := delivers
+  blocksPort.readData.bits.tag := io.deliver.bits
+  blocksPort.readData.bits.word := 0.U
+  blocksPort.readData.bits.error := io.broken
+  when(delivers) { toCome(io.deliver.bits) := toCome(io.deliver.bits) - 1.U }
+  when(blocksPort.read.fire()) { toCome(blocksPort.read.bits.tag) := Block.words.U }
+  private val sent = RegInit(VecInit(Seq.fill(tags.writes)(0.U(4.W))))
+  private val confirms = io.written.valid && sent(io.written.bits) === Block.words.U
+  blocksPort.write.ready := io.acceptWrite
+  blocksPort.written.valid := confirms
+  blocksPort.written.bits.tag := io.written.bits
+  blocksPort.written.bits.error := io.broken
+  when(confirms) { sent(io.written.bits) := 0.U }
+  private val writes = blocksPort.write.fire()
+  when(writes) { sent(blocksPort.write.bits.tag) := sent(blocksPort.write.bits.tag) + 1.U }
+
+  private val ends = client.io.fetched.valid
+  when(ends) { fetching := false.B }
+  when(client.io.softwareDone.valid) { transferring := false.B }
+  when(client.io.evicted.valid) { evicting := false.B }
+  assert(!(ends && !fetching), "client: an outcome for nobody: fetch")
+  assert(!(client.io.softwareDone.valid && !transferring), "client: an outcome for nobody: software")
+  assert(!(client.io.evicted.valid && !evicting), "client: an outcome for nobody: eviction")
+
+  // The fetch unit's frame.
+  private val count = RegInit(0.U(10.W))
+  private val odd = blocksPort.write.bits.address(12)
+  private val wordsOut = sent.map(_ =/= 0.U).reduce(_ || _)
+  when(client.io.fetch.fire()) { count := 0.U }.elsewhen(writes && odd) { count := count + 1.U }
+  assert(!(writes && odd && !fetching), "client: a frame is written that nobody waits for")
+  assert(!(ends && client.io.fetched.bits.ok && count =/= (blocks * Block.words).U), "client: a page came that was not written whole")
+  assert(!(ends && client.io.fetched.bits.ok && wordsOut), "client: a page came before all of it was in memory")
+  Cover(ends && client.io.fetched.bits.ok, "client: a page came")
+  Cover(ends && client.io.fetched.bits.bus, "client: a fetch ends by an error of the bus")
+  Cover(client.io.evicted.valid && !client.io.evicted.bits.failed, "client: a page was sent")
+  Cover(client.io.evicted.valid && client.io.evicted.bits.failed, "client: a page was not sent")
+
+  // A tag is one of a request once.
+  private val heads = io.link.request.fire() && io.link.request.bits.head && Packet.kind(io.link.request.bits.data) =/= Packet.kindAbandon
+  private val mine = heads && Packet.tag(io.link.request.bits.data) === io.watch
+  private val seen = RegInit(false.B)
+  when(mine) { seen := true.B }
+  assert(!(mine && seen), "client: two requests have a tag in common")
+  Cover(seen && client.io.spent, "client: tags have run out")
+}

@@ -20,12 +20,15 @@ import chisel3.util._
   *  2. No two requests between two resets have a tag in common.
   *  3. A frame is neither read nor written after its request has ended.
   *  4. A request in which the bus reported an error has failed.
+  *
+  * @param blocks of a page, and bits of the clock: fewer for proofs
   */
-class RemoteMemoryClient(p: AcceleratorParameters, tags: BlockTags) extends Module {
+class RemoteMemoryClient(p: AcceleratorParameters, tags: BlockTags, blocks: Int = Block.perPage, clockBits: Int = 32) extends Module {
+  private val words = blocks * Block.words
   private val slots = RemoteMemoryClient.firstEviction + p.evictDepth
   private val slotBits = log2Ceil(slots)
   val io = IO(new Bundle {
-    val timeout = Input(UInt(32.W))
+    val timeout = Input(UInt(clockBits.W))
     val fetch = Flipped(Decoupled(new PageTransfer))
     val fetched = Valid(new TransferOutcome)
     val software = Flipped(Decoupled(new PageTransfer))
@@ -43,20 +46,20 @@ class RemoteMemoryClient(p: AcceleratorParameters, tags: BlockTags) extends Modu
     val blocks = new BlockPort(tags)
   })
   override def desiredName: String = if (p.tagBits == Packet.tagBits) "RemoteMemoryClient" else s"RemoteMemoryClientTags${p.tagBits}"
-  private val reader = Module(new PageReader(tags.reads))
-  private val writer = Module(new PageWriter(tags.writes))
+  private val reader = Module(new PageReader(tags.reads, blocks))
+  private val writer = Module(new PageWriter(tags.writes, blocks))
   io.blocks.read <> reader.io.read
   reader.io.readData := io.blocks.readData
   io.blocks.write <> writer.io.write
   writer.io.written := io.blocks.written
 
-  private val now = RegInit(0.U(32.W))
+  private val now = RegInit(0.U(clockBits.W))
   now := now + 1.U
   private val sequence = RegInit(0.U((p.tagBits - slotBits).W))
   private val spent = RegInit(false.B)
   io.spent := spent
   private val busy = RegInit(VecInit(Seq.fill(slots)(false.B)))
-  private val started = Mem(slots, UInt(32.W))
+  private val started = Mem(slots, UInt(clockBits.W))
   private val tag = Mem(slots, UInt(p.tagBits.W))
   private val frame = Mem(slots, UInt(Words.frameBits.W))
   private val writes = Reg(Vec(slots, Bool()))
@@ -102,7 +105,7 @@ class RemoteMemoryClient(p: AcceleratorParameters, tags: BlockTags) extends Modu
     txSlot := chosenSlot
     txId := chosen.id
     txWrite := chosen.write
-    txLeft := Words.pageWords.U
+    txLeft := words.U
     tx := tHead
   }
   private val headOut = tx === tHead || tx === tAbandon
@@ -151,7 +154,7 @@ class RemoteMemoryClient(p: AcceleratorParameters, tags: BlockTags) extends Modu
   when(begin) {
     rx := rData
     rxSlot := headSlot
-    rxLeft := Words.pageWords.U
+    rxLeft := words.U
   }
   when(rx === rData) {
     when(writer.io.words.fire()) {

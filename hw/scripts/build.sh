@@ -4,7 +4,7 @@
 
 java_options=(-XX:+UseSerialGC -Xss16m -Xmx3g)
 units=(FrameQueue NewQueue EvictQueue WalkerHook FetchPath RemoteMemoryClient RemoteMemoryClientTags9 Registers AcceleratorCore
-    FrameQueueProof NewQueueProof FetchProof FetchEnds PageWriterProof)
+    FrameQueueProof NewQueueProof FetchProof FetchEnds PageWriterProof PageReaderProof ClientProof)
 # The system of tests and of figures without a kernel: two harts, and queues that are soon full.
 test_system=(2 8 8 4)
 # That of Linux: one hart, queues as deep as the paper's.
@@ -39,10 +39,16 @@ deep_units=(FrameQueue NewQueue EvictQueue)
 deep_verilog() { generate deep deep "${deep_units[@]}"; }
 
 # With what must be reachable: for proofs only.
-proofs=(FrameQueueProof NewQueueProof EvictQueue WalkerHook FetchEnds)
+proofs=(FrameQueueProof NewQueueProof EvictQueue WalkerHook FetchEnds ClientProof)
 cover_verilog() { generate covers covers "${proofs[@]}"; }
 
 system_verilog() { generate "system-${1}harts" system "$@"; }
+
+# The accelerator without a core; doc/interface.md.
+release_verilog() { generate release release "$@"; } # HARTS FREE NEW EVICT
+
+# Our own modules; the rest of the system is Rocket's.
+lint=(verilator --lint-only -Wall --no-timing +define+STOP_COND=1 +define+PRINTF_COND=1 "$hw/dv/lint/waivers.vlt")
 
 verilator_options=(-O3 --x-assign fast --x-initial fast --no-timing +define+STOP_COND=1 +define+PRINTF_COND=1 +define+RANDOMIZE_REG_INIT)
 
@@ -54,7 +60,7 @@ make_unit_test() { # UNIT.v TEST.cc [OPTION]
 unit_test() { # UNIT TEST [OPTION [DIRECTORY OF VERILOG]]
     local verilog
     verilog=${4:-$(unit_verilog)}
-    cached "unit-$2${3:-}" "$verilog/$1.v" "$hw/dv/unit/$2.cc" "$hw"/dv/unit/{,client_}bench.h "$hw"/dv/sim/{blade,packet}.h "${verilator_options[@]}" -- \
+    cached "unit-$2${3:-}" "$verilog/$1.v" "$hw/dv/unit/$2.cc" "$hw"/dv/unit/{,client_}bench.h "$hw"/dv/sim/{blade,packet}.h "$hw/sw/lib/pfa_registers.h" "${verilator_options[@]}" -- \
         make_unit_test "$verilog/$1.v" "$hw/dv/unit/$2.cc" "${3:-}"
 }
 
