@@ -38,6 +38,7 @@
 #include <linux/of.h>
 #include <linux/of_irq.h>
 #include <linux/pfa.h>
+#include <linux/pfa_registers.h>
 #include <linux/proc_fs.h>
 #include <linux/rmap.h>
 #include <linux/sched/mm.h>
@@ -48,16 +49,8 @@
 #include <linux/vmalloc.h>
 #include <asm/tlbflush.h>
 
-#define PFA_BASE	0x10020000UL
-enum {
-	IDENTITY = 0x00, CONTROL = 0x08, STATUS = 0x10, INTERRUPT_ENABLE = 0x18, NEW_THRESHOLD = 0x28, TIMEOUT = 0x30, FREE_PUSH = 0x40, NEW_POP = 0x48, EVICT_PUSH = 0x50, EVICT_POP = 0x58,
-	REMOTE_FRAME = 0x60, REMOTE_START = 0x68, REMOTE_STATUS = 0x70, FETCHES = 0x80, FETCH_CYCLES = 0x88, TRAVEL_CYCLES = 0x90,
-	FETCH_LONGEST = 0x98, REFUSED = 0xa0, FREE_POP = 0x78, BUS_ERROR = 0xd8, NEW_CONTEXT = 0xe0, REFUSAL = 0x100,
-};
-/* Why a fetch was refused. */
-enum { NO_REFUSAL, DISABLED, NO_FRAME, NEW_QUEUE_FULL, FETCH_FAILED, EVICTION_FAILED, BUS_FAILED };
-#define STATUS_FETCHING		1
-#define BUS_FRAME_WRITE		1
+/* Nothing was refused: the kernel itself wants the page. */
+#define NO_REFUSAL	0
 #define ADDRESS_MASK	0xfffffffff000UL
 #define VPN_MASK	0x7ffffffUL
 #define WORD_VALID	(1UL << 63)
@@ -66,6 +59,7 @@ enum { NO_REFUSAL, DISABLED, NO_FRAME, NEW_QUEUE_FULL, FETCH_FAILED, EVICTION_FA
 #define NO_ANSWER	10000000UL
 #define SIMULATOR_BASE	0x60000000UL
 #define SIMULATOR_ARGUMENT	0x80
+#define SIMULATOR_BAD_PAGE	0xc0
 #define SIMULATOR_ARGUMENTS	8
 #define INTERRUPT_NEW		1
 #define EVICTIONS_MOST		64
@@ -161,19 +155,19 @@ static bool fault_paged;
 static inline unsigned long cycles(void) { return csr_read(CSR_CYCLE); }
 static inline u64 get(unsigned int offset) { return readq_relaxed(registers + offset); }
 static inline void put(unsigned int offset, u64 value) { writeq(value, registers + offset); }
-static unsigned int free_count(void) { return get(STATUS) >> 8 & 0xffff; }
+static unsigned int free_count(void) { return PFA_STATUS_FREE_COUNT(get(PFA_STATUS)); }
 
 /* From here on no fetch is under way, and none begins. */
 static void fetches_stop(void)
 {
-	put(CONTROL, 0);
-	while (get(STATUS) & STATUS_FETCHING)
+	put(PFA_CONTROL, 0);
+	while (PFA_STATUS_FETCHING(get(PFA_STATUS)))
 		cpu_relax();
 }
 
 static void fetches_go_on(void)
 {
-	put(CONTROL, pfa_clients != 0);
+	put(PFA_CONTROL, pfa_clients != 0);
 }
 
 /* Makes a remote entry a plain one, if it is still what was seen. */
@@ -222,11 +216,11 @@ void pfa_fault_leave(void)
 /* Moves a page by the client's registers, as software does without an accelerator. */
 static int transfer(bool write, pgoff_t offset, struct page *page)
 {
-	put(REMOTE_FRAME, page_to_phys(page));
-	put(REMOTE_START, (u64)write << 63 | offset);
-	while (get(STATUS) & 4)
+	put(PFA_REMOTE_FRAME, page_to_phys(page));
+	put(PFA_REMOTE_START, (u64)write << 63 | offset);
+	while (PFA_STATUS_TRANSFERRING(get(PFA_STATUS)))
 		cpu_relax();
-	return get(REMOTE_STATUS) == 2 ? 0 : -EIO;
+	return get(PFA_REMOTE_STATUS) == 2 ? 0 : -EIO;
 }
 
 static int transfer_stubbornly(bool write, pgoff_t offset, struct page *page)
@@ -266,12 +260,12 @@ static void eviction_end(void)
 	struct eviction *oldest = &evictions[eviction_first];
 	u64 outcome;
 
-	while (!((outcome = get(EVICT_POP)) & WORD_VALID))
+	while (!((outcome = get(PFA_EVICT_POP)) & WORD_VALID))
 		cpu_relax();
 	if (outcome & WORD_FAILED) {
 		if (transfer_stubbornly(true, oldest->offset, oldest->page))
 			keep(oldest->offset, oldest->page);
-		put(EVICT_POP, 0);
+		put(PFA_EVICT_POP, 0);
 	}
 	eviction_first = (eviction_first + 1) % EVICTIONS_MOST;
 	eviction_count--;
@@ -298,12 +292,10 @@ static bool under_way(pgoff_t offset, struct page *page)
 
 static void evict(pgoff_t offset, struct page *page)
 {
-	if (under_way(offset, page))
-		evictions_end();
 	while (eviction_count >= eviction_limit)
 		eviction_end();
 	evictions[(eviction_first + eviction_count++) % EVICTIONS_MOST] = (struct eviction){ offset, page };
-	put(EVICT_PUSH, (u64)offset << 36 | page_to_pfn(page));
+	put(PFA_EVICT_PUSH, (u64)offset << 36 | page_to_pfn(page));
 	if (eviction_limit == 1)
 		eviction_end();
 }
@@ -335,6 +327,9 @@ static int blade_store(unsigned int type, pgoff_t offset, struct page *page)
 
 	if (offset >= place_count)
 		return -ENOSPC;
+	/* An earlier eviction that fails keeps its page here: that is over before this one begins, or the older page would be found. */
+	if (under_way(offset, page))
+		evictions_end();
 	forget_kept(&places[offset]);
 	if (pfa_clients || baseline_asynchronous)
 		evict(offset, page);
@@ -542,17 +537,17 @@ void __pfa_settle(struct mm_struct *mm)
 	for (;;) {
 		/* With one process there is nothing to be told apart. */
 		if (pfa_clients > 1)
-			context = get(NEW_CONTEXT);
-		word = get(NEW_POP);
+			context = get(PFA_NEW_CONTEXT);
+		word = get(PFA_NEW_POP);
 		if (!(word & WORD_VALID))
 			break;
 		if (pfa_clients > 1)
 			client = client_by_root(context & ~WORD_VALID);
 		BUG_ON(!client);
 		if (client == own)
-			book(mm, (word >> 28 & VPN_MASK) << PAGE_SHIFT, word & ID_MASK);
+			book(mm, PFA_NEW_POP_VPN(word) << PAGE_SHIFT, PFA_NEW_POP_ID(word));
 		else
-			book_for(client, (word >> 28 & VPN_MASK) << PAGE_SHIFT, word & ID_MASK);
+			book_for(client, PFA_NEW_POP_VPN(word) << PAGE_SHIFT, PFA_NEW_POP_ID(word));
 	}
 	figures.book_cycles += cycles() - begin;
 }
@@ -561,7 +556,7 @@ void __pfa_settle(struct mm_struct *mm)
 static void give(struct mm_struct *mm)
 {
 	unsigned long begin = cycles();
-	unsigned int wanted = min(batch, 1U << (get(IDENTITY) & 0xff));
+	unsigned int wanted = min(batch, 1U << PFA_IDENTITY_FREE_DEPTH(get(PFA_IDENTITY)));
 
 	while (free_count() < wanted) {
 		struct folio *folio = folio_alloc(GFP_HIGHUSER_MOVABLE, 0);
@@ -573,7 +568,7 @@ static void give(struct mm_struct *mm)
 			folio_put(folio);
 			break;
 		}
-		put(FREE_PUSH, PFN_PHYS(folio_pfn(folio)));
+		put(PFA_FREE_PUSH, PFN_PHYS(folio_pfn(folio)));
 		figures.given++;
 	}
 	figures.give_cycles += cycles() - begin;
@@ -605,14 +600,14 @@ static void serve_interrupt(struct callback_head *unused)
 	mmap_read_lock(mm);
 	serve_and_count(mm);
 	mmap_read_unlock(mm);
-	put(INTERRUPT_ENABLE, INTERRUPT_NEW);
+	put(PFA_INTERRUPT_ENABLE, INTERRUPT_NEW);
 }
 
 static irqreturn_t pfa_interrupt(int irq, void *unused)
 {
 	struct client *client = current->mm ? client_of(current->mm) : NULL, *any;
 
-	put(INTERRUPT_ENABLE, 0);
+	put(PFA_INTERRUPT_ENABLE, 0);
 	figures.interrupts++;
 	for_each_client(any)
 		client = client ?: any;
@@ -655,57 +650,61 @@ static int kpfad(void *unused)
 	}
 }
 
-/* Memory did not take a block of a frame: that frame is nobody's any more. Others keep their order. */
-static void bus_error(void)
+/*
+ * Memory did not take a block of a frame: that frame is nobody's any more. Others keep their order. False: the error was another one, and
+ * the walker may meet it again.
+ */
+static bool bus_error(void)
 {
-	u64 error = get(BUS_ERROR), word;
-	unsigned int left = free_count();
+	u64 error = get(PFA_BUS_ERROR), word;
+	unsigned long retired = figures.frames_retired;
+	unsigned int left;
 
-	put(BUS_ERROR, 0);
+	put(PFA_BUS_ERROR, 0);
 	figures.bus_errors++;
-	if (!(error & WORD_VALID) || (error >> 60 & 7) != BUS_FRAME_WRITE)
-		return;
+	if (!(error & WORD_VALID) || PFA_BUS_ERROR_ACCESS(error) != PFA_BUS_FRAME_WRITE)
+		return false;
 	fetches_stop();
-	while (left-- && (word = get(FREE_POP)) & WORD_VALID) {
+	for (left = free_count(); left && (word = get(PFA_FREE_POP)) & WORD_VALID; left--) {
 		if ((word & ADDRESS_MASK) == (error & ADDRESS_MASK)) {
 			mem_cgroup_uncharge(page_folio(phys_to_page(word & ADDRESS_MASK)));
 			figures.frames_retired++;
 		} else {
-			put(FREE_PUSH, word & ADDRESS_MASK);
+			put(PFA_FREE_PUSH, word & ADDRESS_MASK);
 		}
 	}
 	fetches_go_on();
+	return figures.frames_retired > retired;
 }
 
 /* Why the walk that led to this fault was refused. A kernel that wants a page by itself has asked no walker. */
 static unsigned int refusal_of(unsigned long address)
 {
-	u64 word = get(REFUSAL);
+	u64 word = get(PFA_REFUSAL);
 
-	put(REFUSAL, 0);
-	if (!(word & WORD_VALID) || (word >> 28 & VPN_MASK) != (address >> PAGE_SHIFT & VPN_MASK))
+	put(PFA_REFUSAL, 0);
+	if (!(word & WORD_VALID) || PFA_REFUSAL_VPN(word) != (address >> PAGE_SHIFT & VPN_MASK))
 		return NO_REFUSAL;
-	return word >> 60 & 7;
+	return PFA_REFUSAL_REASON(word);
 }
 
 /* Whether the walker may ask again, with a better prospect. */
 static bool mended(struct mm_struct *mm, unsigned int reason)
 {
 	switch (reason) {
-	case NO_FRAME:
-	case NEW_QUEUE_FULL:
+	case PFA_REFUSED_NO_FRAME:
+	case PFA_REFUSED_NEW_FULL:
 		figures.queue_faults++;
 		fault_paged = true;
 		kpfad_ns = max(kpfad_shorter(kpfad_ns), (unsigned long)KPFAD_LEAST_NS);
 		serve(mm);
 		return free_count() != 0;
-	case EVICTION_FAILED:
+	case PFA_REFUSED_EVICTION_FAILED:
 		/* Each that failed is tried anew, or its page kept here under a plain entry. */
 		evictions_end();
 		return true;
-	case BUS_FAILED:
-		bus_error();
-		return free_count() != 0;
+	case PFA_REFUSED_BUS_ERROR:
+		return bus_error() && free_count() != 0;
 	default:
 		return false;
 	}
@@ -743,7 +742,7 @@ static void take_frames_back(void)
 {
 	u64 word;
 
-	while ((word = get(FREE_POP)) & WORD_VALID)
+	while ((word = get(PFA_FREE_POP)) & WORD_VALID)
 		put_page(phys_to_page(word & ADDRESS_MASK));
 }
 
@@ -762,7 +761,7 @@ void pfa_exit(struct mm_struct *mm)
 	client->mm = NULL;
 	put_task_struct(client->task);
 	if (!--pfa_clients)
-		put(INTERRUPT_ENABLE, 0);
+		put(PFA_INTERRUPT_ENABLE, 0);
 	fetches_go_on();
 	mmdrop(mm);
 }
@@ -781,8 +780,8 @@ static int pfa_show(struct seq_file *file, void *unused)
 		   figures.stores, figures.store_cycles);
 	seq_printf(file, "booked %lu\nbook_cycles %lu\ngiven %lu\ngive_cycles %lu\n", figures.booked, figures.book_cycles,
 		   figures.given, figures.give_cycles);
-	seq_printf(file, "fetches %llu\nfetch_cycles %llu\ntravel_cycles %llu\nfetch_longest %llu\n", get(FETCHES) - fetches_before,
-		   get(FETCH_CYCLES) - fetch_cycles_before, get(TRAVEL_CYCLES) - travel_cycles_before, get(FETCH_LONGEST));
+	seq_printf(file, "fetches %llu\nfetch_cycles %llu\ntravel_cycles %llu\nfetch_longest %llu\n", get(PFA_FETCHES) - fetches_before,
+		   get(PFA_FETCH_CYCLES) - fetch_cycles_before, get(PFA_TRAVEL_CYCLES) - travel_cycles_before, get(PFA_FETCH_LONGEST));
 	seq_printf(file, "queued %u\nclients %u\ndegraded %lu\nbus_errors %lu\nframes_retired %lu\nhanded_over %lu\n", free_count(),
 		   pfa_clients, figures.degraded, figures.bus_errors, figures.frames_retired, figures.handed_over);
 	return 0;
@@ -806,17 +805,44 @@ static int attach(void)
 	pfa_clients++;
 	kpfad_ns = KPFAD_BEGIN_NS;
 	wake_up(&kpfad_wait);
-	put(NEW_THRESHOLD, threshold);
-	put(INTERRUPT_ENABLE, threshold && interrupt ? INTERRUPT_NEW : 0);
-	put(TIMEOUT, timeout_cycles);
-	put(CONTROL, 1);
+	put(PFA_NEW_THRESHOLD, threshold);
+	put(PFA_INTERRUPT_ENABLE, threshold && interrupt ? INTERRUPT_NEW : 0);
+	put(PFA_TIMEOUT, timeout_cycles);
+	put(PFA_CONTROL, 1);
 	return 0;
+}
+
+static int simulator_put(unsigned int offset, unsigned long value)
+{
+	void __iomem *simulator = ioremap(SIMULATOR_BASE, PAGE_SIZE);
+
+	if (!simulator)
+		return -ENOMEM;
+	writeq(value, simulator + offset);
+	iounmap(simulator);
+	return 0;
+}
+
+/* For tests: memory does not take the frame any more that is used next. */
+static int spoil(void)
+{
+	u64 word, next = 0;
+	unsigned int left;
+
+	fetches_stop();
+	for (left = free_count(); left && (word = get(PFA_FREE_POP)) & WORD_VALID; left--) {
+		next = next ?: word & ADDRESS_MASK;
+		put(PFA_FREE_PUSH, word & ADDRESS_MASK);
+	}
+	fetches_go_on();
+	return next ? simulator_put(SIMULATOR_BAD_PAGE, next) : -ENOENT;
 }
 
 /*
  * "attach": the accelerator fetches for this process. Before that: "batch N": frames in the FreeQ; "evictions N": at once;
  * "threshold N": pages in the NewQ for an interrupt, 0 for none; "kpfad 0", "kpfad 1"; "timeout N": cycles after which a request to
- * the blade has failed; "asynchronous 0", "asynchronous 1": how processes write back that are not attached. "reset": the figures begin anew.
+ * the blade has failed; "asynchronous 0", "asynchronous 1": how processes write back that are not attached. "reset": the figures
+ * begin again. "spoil": for tests, see there.
  */
 static ssize_t pfa_write(struct file *file, const char __user *text, size_t bytes, loff_t *at)
 {
@@ -835,23 +861,28 @@ static ssize_t pfa_write(struct file *file, const char __user *text, size_t byte
 			return failed;
 	} else if (sscanf(command, "batch %u", &number) == 1 && number >= 1 && number <= 64) {
 		batch = number;
-	} else if (sscanf(command, "evictions %u", &number) == 1 && number >= 1 && number <= 1U << (get(IDENTITY) >> 16 & 0xff)) {
+	} else if (sscanf(command, "evictions %u", &number) == 1 && number >= 1 && number <= 1U << PFA_IDENTITY_EVICT_DEPTH(get(PFA_IDENTITY))) {
 		eviction_limit = number;
 	} else if (sscanf(command, "threshold %u", &number) == 1 && number <= 64) {
 		threshold = number;
 	} else if (sscanf(command, "timeout %u", &number) == 1 && number >= 1) {
 		timeout_cycles = number;
-		put(TIMEOUT, number);
+		put(PFA_TIMEOUT, number);
 	} else if (sscanf(command, "asynchronous %u", &number) == 1 && number <= 1) {
 		evictions_end();
 		baseline_asynchronous = number;
 	} else if (sscanf(command, "kpfad %u", &number) == 1 && number <= 1) {
 		kpfad_wanted = number;
+	} else if (!strncmp(command, "spoil", 5)) {
+		int failed = spoil();
+
+		if (failed)
+			return failed;
 	} else if (!strncmp(command, "reset", 5)) {
 		memset(&figures, 0, sizeof(figures));
-		fetches_before = get(FETCHES);
-		fetch_cycles_before = get(FETCH_CYCLES);
-		travel_cycles_before = get(TRAVEL_CYCLES);
+		fetches_before = get(PFA_FETCHES);
+		fetch_cycles_before = get(PFA_FETCH_CYCLES);
+		travel_cycles_before = get(PFA_TRAVEL_CYCLES);
 	} else {
 		return -EINVAL;
 	}
@@ -877,10 +908,10 @@ static int pfa_open(struct inode *inode, struct file *file) { return single_open
 /* "OFFSET VALUE": a register of the simulator, for tests. */
 static ssize_t settings_write(struct file *file, const char __user *text, size_t bytes, loff_t *at)
 {
-	void __iomem *simulator;
 	char command[32];
 	unsigned int offset;
 	unsigned long value;
+	int failed;
 
 	if (bytes >= sizeof(command))
 		return -EINVAL;
@@ -889,12 +920,8 @@ static ssize_t settings_write(struct file *file, const char __user *text, size_t
 	command[bytes] = 0;
 	if (sscanf(command, "%u %lu", &offset, &value) != 2 || offset >= PAGE_SIZE || offset % 8)
 		return -EINVAL;
-	simulator = ioremap(SIMULATOR_BASE, PAGE_SIZE);
-	if (!simulator)
-		return -ENOMEM;
-	writeq(value, simulator + offset);
-	iounmap(simulator);
-	return bytes;
+	failed = simulator_put(offset, value);
+	return failed ?: bytes;
 }
 
 static int settings_open(struct inode *inode, struct file *file) { return single_open(file, settings_show, NULL); }

@@ -2,6 +2,7 @@
 # Machine mode below Linux: the few calls of the SBI that a kernel for one hart needs, the timer, and reads of `time`, which this core
 # leaves to software. Kernel and device tree are part of the image.
 #include "snapshot.h"
+#include "../../sw/lib/pfa_registers.h"
     .equ CLINT_COMPARE, CLINT_TIME_COMPARE
     .equ SIMULATOR, 0x60000000
     .equ ACCELERATOR, 0x10020000
@@ -34,11 +35,11 @@ _start:
     # The kernel may have its own memory read and written by the accelerator, and nothing else, until the next reset.
     li t1, ACCELERATOR
     li t0, KERNEL_BEGIN
-    sd t0, 0xc0(t1)
+    sd t0, PFA_FRAME_BASE(t1)
     li t0, KERNEL_END
-    sd t0, 0xc8(t1)
+    sd t0, PFA_FRAME_LIMIT(t1)
     li t0, 1
-    sd t0, 0xd0(t1)
+    sd t0, PFA_FRAME_LOCK(t1)
 #endif
     # Supervisor's: its calls from user mode, page faults, break points, misaligned instructions, accesses nobody answers.
 #ifdef SPIKE

@@ -26,7 +26,9 @@ struct queue {
 };
 
 static struct queue free_frames, new_pages, new_contexts, outcomes;
-static uint64_t enabled, remote_frame, remote_status = REMOTE_ENDED, refusal, fetches, refused;
+static uint64_t enabled, remote_frame, remote_status = REMOTE_ENDED, refusal, fetches, refused, bus_error_word;
+// A page that memory does not take.
+static uint64_t bad_page;
 // Transfers that are still to fail: how a blade fails makes no difference here, where nothing takes time.
 static uint64_t failing, refusing;
 
@@ -142,6 +144,7 @@ static uint64_t register_read(unsigned offset) {
     case PFA_FETCHES: return fetches;
     case PFA_REFUSED: return refused;
     case PFA_REFUSAL: return refusal;
+    case PFA_BUS_ERROR: return bus_error_word;
     default: return 0;
     }
 }
@@ -167,6 +170,7 @@ static void register_write(unsigned offset, uint64_t value) {
         else copy_page(remote_frame, blade_page(value & 0xfffffff));
         break;
     case PFA_REFUSAL: refusal = 0; break;
+    case PFA_BUS_ERROR: bus_error_word = 0; break;
     default: break;
     }
 }
@@ -174,6 +178,7 @@ static void register_write(unsigned offset, uint64_t value) {
 static void simulator_write(unsigned offset, uint64_t value) {
     if (offset == SIM_FAIL || offset == SIM_LOSE || offset == SIM_CUT_SHORT || offset == SIM_HOLD) failing = value;
     if (offset == SIM_REFUSE) refusing = value;
+    if (offset == SIM_BAD_PAGE) bad_page = value;
 }
 
 // Does a load or store of eight bytes that nobody answered. The compiler makes no others for these registers.
@@ -216,7 +221,10 @@ static bool fetch(uint64_t address) {
     if (!entry || level || !is_remote(*entry)) return false;
     uint64_t id = entry_id(*entry), about = (address >> PAGE_SHIFT & 0x7ffffff) << 28 | id;
     unsigned reason = !enabled ? PFA_REFUSED_DISABLED : new_pages.count == DEPTH ? PFA_REFUSED_NEW_FULL
-                    : !free_frames.count ? PFA_REFUSED_NO_FRAME : fails() ? PFA_REFUSED_FETCH_FAILED : 0;
+                    : !free_frames.count ? PFA_REFUSED_NO_FRAME : fails() ? PFA_REFUSED_FETCH_FAILED
+                    : bad_page && oldest(&free_frames) == bad_page ? PFA_REFUSED_BUS_ERROR : 0;
+    if (reason == PFA_REFUSED_BUS_ERROR && !bus_error_word)
+        bus_error_word = VALID | (uint64_t)PFA_BUS_FRAME_WRITE << 60 | bad_page;
     if (reason) {
         refusal = VALID | (uint64_t)reason << 60 | about;
         refused++;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // What may go wrong, each in a process of its own that has half of its pages on the blade: a blade that fails, is silent, stops in the
-// middle or lies; a page that is lost; a kernel that reads pages without touching them; several processes at once. What watches them
-// is in no memory group: it must not need the blade itself.
+// middle or lies; a page that is lost; a kernel that reads pages without touching them; several processes at once; a frame that memory
+// does not take. What watches them is in no memory group: it must not need the blade itself.
 #include "benchmarks.h"
 #include "system.h"
 
 enum { PAGE_BYTES = 4096, SIGBUS = 7, TIMEOUT_CYCLES = 40000, FOR_EVER = 100000000 };
 // Registers of the simulator: hw/sw/lib/simulator.h.
-enum { BLADE_FAIL = 0x28, BLADE_LOSE = 0x30, BLADE_CUT_SHORT = 0x38, BLADE_HOLD = 0x40, BLADE_HOLD_CYCLES = 0x48, BLADE_LIE = 0xc8, BLADE_REFUSE = 0xd8 };
+enum { BLADE_FAIL = 0x28, BLADE_LOSE = 0x30, BLADE_CUT_SHORT = 0x38, BLADE_HOLD = 0x40, BLADE_HOLD_CYCLES = 0x48, BLADE_LIE = 0xc8, BLADE_REFUSE = 0xd8, BAD_PAGE = 0xc0 };
 
 enum { READ_WRITE = 3, PRIVATE_ANONYMOUS = 0x22 };
 
@@ -70,6 +70,15 @@ static int is_lost(void) {
     return 0;
 }
 
+// Memory does not take a frame that waits for a page: that frame is used no more, and the page comes into another.
+static int has_a_bad_frame(void) {
+    uint64_t before = figure("/proc/pfa", "frames_retired ");
+    for (size_t page = 0; page < pages && !figure("/proc/pfa", "queued "); page++)
+        if (!touch(page)) return 0;
+    put_file("/proc/pfa", "spoil");
+    return touch_all() && figure("/proc/pfa", "frames_retired ") == before + 1;
+}
+
 // The kernel brings pages by itself.
 static int is_locked(void) {
     return call(SYS_mlock, at(0), PAGE_BYTES, 0) == 0 && touch(0) && call(SYS_munlock, at(0), PAGE_BYTES, 0) == 0 && touch_all();
@@ -114,6 +123,7 @@ static const struct {
     {"trouble_locked", is_locked, 0},
     {"trouble_read_by_kernel", is_read_by_kernel, 0},
     {"trouble_two", are_two, 0},
+    {"trouble_bad_frame", has_a_bad_frame, 0},
 };
 
 static int run_case(unsigned number) {
@@ -128,7 +138,7 @@ static int run_case(unsigned number) {
     }
     int status = 1;
     call6(SYS_wait4, child, (long)&status, 0, 0, 0, 0);
-    static const unsigned faults[] = {BLADE_FAIL, BLADE_LOSE, BLADE_CUT_SHORT, BLADE_HOLD, BLADE_LIE, BLADE_REFUSE};
+    static const unsigned faults[] = {BLADE_FAIL, BLADE_LOSE, BLADE_CUT_SHORT, BLADE_HOLD, BLADE_LIE, BLADE_REFUSE, BAD_PAGE};
     for (unsigned i = 0; i < sizeof faults / sizeof *faults; i++) blade(faults[i], 0);
     int right = cases[number].signal ? (status & 0x7f) == cases[number].signal : status == 0;
     // What it had in the FreeQ is the memory group's again.
