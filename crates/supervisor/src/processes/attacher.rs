@@ -112,8 +112,9 @@ struct State {
 }
 
 impl State {
-    /// A process was not attached to, which counts as so many attempts: it is tried again a little later. After
-    /// [`MOST_ATTEMPTS`] that is said, and there is so much time between two attempts, or no further one.
+    /// A process was not attached to, which counts as so many attempts: it is tried again a little later.
+    /// After [`MOST_ATTEMPTS`] that is said, and there is so much time between two attempts, or no further
+    /// one.
     fn put_off(&mut self, of: Identity, count: u32, long_rest: Option<Duration>, reason: &str) -> u32 {
         let before = self.refused.get(&of).map_or(0, |refused| refused.0);
         let attempts = before.saturating_add(count);
