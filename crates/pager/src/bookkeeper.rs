@@ -182,7 +182,10 @@ impl Bookkeeper {
         if self.scanner.is_none() {
             return pacing::SHORTEST_NS;
         }
-        engine.eviction.quiescence.start_if_wanted(self.whereabouts.allowed());
+        if engine.eviction.quiescence.is_wanted() {
+            self.take_time();
+            engine.eviction.quiescence.start(self.whereabouts.allowed());
+        }
         let far = self.manage(unnoticed);
         self.is_returning = match (&mut self.swap_in, &mut self.buffers) {
             (Some(swap_in), Some(buffers)) => swap_in.step(engine, buffers),

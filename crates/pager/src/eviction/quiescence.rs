@@ -100,11 +100,14 @@ impl Quiescence {
         }
     }
 
-    /// On the bookkeeper: starts the threads, once they are wanted and if they may be had.
-    pub(crate) fn start_if_wanted(&'static self, allowed: Option<Allowed>) {
-        if self.stage.load(Ordering::Relaxed) != stage::WANTED {
-            return;
-        }
+    /// Whether somebody has needed the threads that aren't there yet.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.stage.load(Ordering::Relaxed) == stage::WANTED
+    }
+
+    /// On the bookkeeper, which must not be urgent, since its threads would be from their beginning: starts
+    /// the threads that are wanted, if they may be had.
+    pub(crate) fn start(&'static self, allowed: Option<Allowed>) {
         self.stage.store(stage::DECIDED, Ordering::Relaxed);
         let Some(allowed) = allowed.filter(|it| (2..=MOST as u32).contains(&it.count())) else { return };
         let posts = self.posts.iter().zip((0..).map_while(|nth| allowed.nth(nth)));
