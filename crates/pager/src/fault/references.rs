@@ -62,10 +62,15 @@ impl References {
         })
     }
 
+    /// The follower that may attend `thread`, whichever thread it attends. `None` while somebody has it.
+    fn place_of(&self, thread: u32) -> Option<Guard<'_, Follower>> {
+        self.followers?[thread as usize % FOLLOWERS].try_lock()
+    }
+
     /// The follower of `thread`. `None` if nobody does, or a fault of another thread is being followed at
     /// this moment: this one teaches nothing, and waits for nobody.
     fn of(&self, thread: u32) -> Option<Guard<'_, Follower>> {
-        let mut follower = self.followers?[thread as usize % FOLLOWERS].try_lock()?;
+        let mut follower = self.place_of(thread)?;
         follower.attend(thread);
         follower.understand(self.compression());
         Some(follower)
@@ -73,7 +78,7 @@ impl References {
 
     /// The follower that attends `thread` at this moment. None changes threads for it.
     fn attending(&self, thread: u32) -> Option<Guard<'_, Follower>> {
-        let follower = self.followers?[thread as usize % FOLLOWERS].try_lock()?;
+        let follower = self.place_of(thread)?;
         follower.attends(thread).then_some(follower)
     }
 

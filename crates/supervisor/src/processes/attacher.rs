@@ -273,8 +273,8 @@ impl Attacher {
         let mut rest = RestWatch::new(self.application.ledger);
         let attend = move || {
             // What shared memory has is used by others than its pager.
-            let is_shared_pager = |number| of_rest.state().shared.is_pager(number);
-            rest.step(is_shared_pager, cpu_ns_of)
+            let shared_pager = of_rest.state().shared.number();
+            rest.step(|number| shared_pager == Some(number), cpu_ns_of)
         };
         let mut lookout = Lookout::new();
         let follow = move || {
