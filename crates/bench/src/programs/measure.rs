@@ -12,7 +12,7 @@ use farmem_page::ByteCount;
 use procfs::process::Process;
 
 use super::name::Peer;
-use crate::peer::{Group, Readahead, Swap};
+use crate::peer::{Group, Swap};
 use crate::run::Runner;
 use crate::stolen::{self, Times};
 use crate::undo::Journal;
@@ -113,10 +113,11 @@ impl Harness {
     fn run_swapped(&mut self, command: &[OsString], peer: Peer, room: Room) -> Result<Ran, Failure> {
         self.runner.check().map_err(Failure::Fatal)?;
         let unavailable = |error: anyhow::Error| Failure::Unavailable(format!("{error:#}"));
-        let kind = peer.swap().ok_or_else(|| Failure::Unavailable("it has no swap".to_owned()))?;
+        let (kind, readahead) =
+            peer.swap().ok_or_else(|| Failure::Unavailable("it has no swap".to_owned()))?;
         let journal = self.journal().map_err(unavailable)?;
         let size = ByteCount::new(room.whole.get() + room.whole.get() / 4 + SWAP_SPARE);
-        let _swap = Swap::on(kind, Readahead::Off, size, &self.swap_folder, &journal).map_err(unavailable)?;
+        let _swap = Swap::on(kind, readahead, size, &self.swap_folder, &journal).map_err(unavailable)?;
         // Gone before swap is turned off: nothing of its processes is left then.
         let group = Group::create(&journal, "program", room.local).map_err(unavailable)?;
         group.spare_processes().map_err(unavailable)?;

@@ -35,7 +35,7 @@ pub struct Options {
     pub repeat: Option<u32>,
     /// The programs to measure; empty for all.
     pub only: Vec<ProgramName>,
-    /// The peers to measure; empty for all.
+    /// The peers to measure; empty for the usual ones.
     pub peers: Vec<Peer>,
     /// How much of what a program has without a limit is local, in percent; empty for 50 and 25.
     pub shares: Vec<u32>,
@@ -67,7 +67,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut turn = Turn {
         repetitions: options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS }),
         shares: shares(&options.shares),
-        peers: chosen(&options.peers),
+        peers: if options.peers.is_empty() { Peer::USUAL.to_vec() } else { chosen(&options.peers) },
         harness: Harness::new(Runner::new(&options.farmem, interrupt)?, options.swap_folder.clone()),
         left_out: Vec::new(),
         failures: Vec::new(),
@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn peers_take_turns_at_being_first() {
-        let firsts = [1, 2, 3].map(|repetition| in_turn(Peer::value_variants(), repetition)[0]);
-        assert_eq!(firsts, [Peer::Zram, Peer::Zswap, Peer::Farmem]);
+        let firsts = [1, 2, 3, 4].map(|repetition| in_turn(&Peer::USUAL, repetition)[0]);
+        assert_eq!(firsts, [Peer::Zram, Peer::ZramNoReadahead, Peer::Zswap, Peer::Farmem]);
         assert_eq!(in_turn(&[], 1), []);
     }
 

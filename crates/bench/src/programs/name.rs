@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::option;
-use crate::peer::Kind;
+use crate::peer::{Kind, Readahead};
 
 /// A program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
@@ -46,16 +46,25 @@ pub enum Peer {
     Farmem,
     /// Kernel swap on zram with lz4.
     Zram,
+    /// As zram, and the kernel reads nothing ahead.
+    ZramNoReadahead,
     /// Kernel swap on a file, behind zswap.
     Zswap,
+    /// As zswap, and the kernel reads nothing ahead.
+    ZswapNoReadahead,
 }
 
 impl Peer {
-    pub(super) fn swap(self) -> Option<Kind> {
+    /// Those that are measured where none is named.
+    pub(super) const USUAL: [Self; 4] = [Self::Farmem, Self::Zram, Self::ZramNoReadahead, Self::Zswap];
+
+    pub(super) fn swap(self) -> Option<(Kind, Readahead)> {
         match self {
             Self::Farmem => None,
-            Self::Zram => Some(Kind::ZramLz4),
-            Self::Zswap => Some(Kind::Zswap),
+            Self::Zram => Some((Kind::ZramLz4, Readahead::AsSet)),
+            Self::ZramNoReadahead => Some((Kind::ZramLz4, Readahead::Off)),
+            Self::Zswap => Some((Kind::Zswap, Readahead::AsSet)),
+            Self::ZswapNoReadahead => Some((Kind::Zswap, Readahead::Off)),
         }
     }
 }

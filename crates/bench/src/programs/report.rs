@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use clap::ValueEnum;
 use farmem_machine::Description;
 use serde::Serialize;
 
@@ -65,9 +66,9 @@ pub struct Row {
     pub native_seconds: f64,
     /// The same under the peers.
     pub peers: Vec<PeerFigure>,
-    /// Farmem's time divided by zram's.
+    /// Farmem's time divided by zram's: by the shorter one, if it ran with and without readahead.
     pub of_zram: Option<f64>,
-    /// Farmem's time divided by zswap's.
+    /// The same of zswap.
     pub of_zswap: Option<f64>,
 }
 
@@ -111,7 +112,9 @@ impl Row {
     ) -> Self {
         let peers: Vec<PeerFigure> = peers.map(|(peer, samples)| PeerFigure::median(peer, samples)).collect();
         let seconds = |peer| peers.iter().find(|figure| figure.peer == peer).map(|figure| figure.seconds);
-        let of = |peer| Some(seconds(Peer::Farmem)? / seconds(peer)?);
+        let of = |peers: [Peer; 2]| {
+            Some(seconds(Peer::Farmem)? / peers.into_iter().filter_map(seconds).reduce(f64::min)?)
+        };
         let whole = natives.first().map(|native| native.resident_peak).unwrap_or_default();
         Self {
             program,
@@ -119,8 +122,8 @@ impl Row {
             local_bytes: local_of(whole, share_percent).get(),
             native_peak_bytes: whole.get(),
             native_seconds: median(natives.iter().map(|native| native.seconds).collect()),
-            of_zram: of(Peer::Zram),
-            of_zswap: of(Peer::Zswap),
+            of_zram: of([Peer::Zram, Peer::ZramNoReadahead]),
+            of_zswap: of([Peer::Zswap, Peer::ZswapNoReadahead]),
             peers,
         }
     }
@@ -132,30 +135,23 @@ impl Row {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
-        let mut figures = table(
-            &[
-                "program",
-                "local",
-                "MiB",
-                "native s",
-                "farmem s",
-                "zram s",
-                "zswap s",
-                "of zram",
-                "of zswap",
-                "farmem peak MiB",
-                "zram",
-                "zswap",
-            ],
-            1,
-        );
-        let peers = [Peer::Farmem, Peer::Zram, Peer::Zswap];
+        let of_any = |peer: &Peer| self.rows.iter().any(|row| row.of(*peer).is_some());
+        let peers: Vec<Peer> = Peer::value_variants().iter().copied().filter(of_any).collect();
+        let times = peers.iter().map(|peer| format!("{peer} s"));
+        let peaks = peers.iter().map(|peer| format!("{peer} peak MiB"));
+        let header: Vec<String> = ["program", "local", "MiB", "native s"]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(times)
+            .chain(["of zram", "of zswap"].map(str::to_owned))
+            .chain(peaks)
+            .collect();
+        let mut figures = table(&header, 1);
         for row in &self.rows {
-            let seconds = peers.map(|peer| number(row.of(peer).map(|figure| figure.seconds)));
-            let peaks = peers
-                .map(|peer| row.of(peer).map_or_else(String::new, |figure| mib(figure.resident_peak_bytes)));
+            let figures_of = |cell: fn(&PeerFigure) -> String| {
+                peers.iter().map(move |peer| row.of(*peer).map_or_else(String::new, cell))
+            };
             let start = [
                 row.program.to_string(),
                 format!("{}%", row.share_percent),
@@ -163,6 +159,8 @@ impl fmt::Display for Report {
                 number(Some(row.native_seconds)),
             ];
             let ratios = [number(row.of_zram), number(row.of_zswap)];
+            let seconds = figures_of(|figure| format!("{:.2}", figure.seconds));
+            let peaks = figures_of(|figure| mib(figure.resident_peak_bytes));
             figures.add_row(start.into_iter().chain(seconds).chain(ratios).chain(peaks));
         }
         writeln!(f, "{figures}\n")?;
@@ -174,6 +172,10 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
 
 #[cfg(test)]
@@ -197,5 +199,21 @@ mod tests {
         assert_eq!((ours.seconds, ours.seconds_range), (3.0, [2.0, 4.0]));
         assert_eq!((ours.resident_peak_bytes, row.local_bytes), (52 << 20, (100 << 20) / 100 * 50));
         assert_eq!((row.of_zram, row.of_zswap), (Some(0.5), None));
+    }
+
+    #[test]
+    fn the_ratio_is_to_the_peer_as_it_is_faster_and_the_table_has_those_that_ran() {
+        let (farmem, zram, without) = ([ran(4.0, 50)], [ran(6.0, 49)], [ran(5.0, 48)]);
+        let peers =
+            [(Peer::Farmem, &farmem[..]), (Peer::Zram, &zram[..]), (Peer::ZramNoReadahead, &without[..])];
+
+        let row = Row::median(ProgramName::Polars, 50, &[ran(1.0, 100)], peers.into_iter());
+
+        assert_eq!((row.of_zram, row.of_zswap), (Some(0.8), None));
+        let (machine, rows) = (Description::current(), vec![row]);
+        let (left_out, failures) = (Vec::new(), Vec::new());
+        let report = Report { version: "1", machine, repetitions: 1, rows, left_out, failures }.to_string();
+        assert!(report.contains("zram-no-readahead s"), "{report}");
+        assert!(!report.contains("zswap s"), "{report}");
     }
 }

@@ -205,7 +205,8 @@ pub(crate) struct BenchAttachArguments {
 /// Each program first runs with all the memory that it wants, and then under each peer with a part of what it
 /// had resident. It prints a checksum; a checksum that differs from the first ends the benchmark with an
 /// error. Programs whose interpreter isn't installed are left out and named. The Python programs named after
-/// Polars, numpy, scikit-learn, DuckDB and XGBoost need these modules. Kernel swap needs root, and is on only
+/// Polars, numpy, scikit-learn, DuckDB and XGBoost need these modules. Kernel swap reads ahead as this machine
+/// is set up (`vm.page-cluster`); peers named *no-readahead* do not. Kernel swap needs root, and is on only
 /// while its peer runs; in control groups of version 1, the kernel is kept from ending a program at its
 /// limit. All programs take an hour for each repetition; with `--quick`, about a quarter of that. The table
 /// goes to standard output, progress to standard error.
@@ -222,7 +223,7 @@ pub(crate) struct ProgramsArguments {
     /// The parts of a program's memory that are local, in percent of what it has resident without a limit
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "50,25", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) share: Vec<u32>,
-    /// Only these peers
+    /// Only these peers [default: farmem, zram, zram-no-readahead, zswap]
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<ProgramsPeer>,
     /// A Python with the modules of the programs
