@@ -11,18 +11,18 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use farmem_tests::{Host, Scratch, application, assert_refusal, farmem_binary, managed_runner, wait_for};
+use farmem_tests::{
+    Host, Scratch, application, assert_refusal, dependency, farmem_binary, managed_runner, wait_for,
+};
 use serde_json::Value;
 
-use crate::attach_command::{Group, assert_within, attach, attached, detach};
+use crate::attach_command::{Group, assert_left, assert_within, attach, attached, detach};
 use crate::far_redis::{figure, unique};
 
 const MIB: u64 = 1 << 20;
 const IMAGE: &str = "localhost/farmem-test";
 /// A user without ranges of numbers for namespaces.
 const NOBODY: u32 = 65534;
-/// Where the distribution's packages put the filter that containers get.
-const PROFILES: [&str; 2] = ["/usr/share/containers/seccomp.json", "/etc/containers/seccomp.json"];
 
 /// Podman, with folders of its own.
 struct Engine {
@@ -198,6 +198,64 @@ fn one_is_managed_by_a_rule_about_its_annotation_and_another_is_left_alone() {
     assert_eq!(other.wrong(), 0);
 }
 
+/// As the manifests for Kubernetes do it: a host in a container that sees the machine's processes.
+#[test]
+fn a_host_in_one_manages_another_until_it_is_told_to_detach_all() {
+    let Some(engine) = Engine::new(None) else { return };
+    let (name, folders) = (unique("r"), engine.folder.file("home/storage/vfs-containers"));
+    let rules = format!(
+        "containers = [{folders:?}]\n[[rule]]\nname = \"{name}\"\ncontainer-label = \"tier=cold\"\nlocal = \"16M\"\n"
+    );
+    fs::write(engine.folder.file("shared/rules.toml"), rules).expect("the folder is the test's own");
+    let farmem = format!("{}:/opt/farmem:ro", farmem_binary().display());
+    let containers = format!("{folders}:{folders}:ro", folders = folders.display());
+    let options =
+        ["--detach", "--rm", "--privileged", "--pid", "host", "--volume", "/usr:/usr:ro", "--volume"];
+    let groups = "/sys/fs/cgroup:/sys/fs/cgroup:ro";
+    let options = [&options[..], &[&farmem, "--volume", &containers, "--volume", groups]].concat();
+    let words = ["/opt/farmem", "host", "--pool", "128M", "--socket", "/shared/host", "--manage"];
+    let started = engine.run(&options, &[&words[..], &["/shared/rules.toml"]].concat());
+    assert!(started.status.success(), "{started:?}");
+    let host = String::from_utf8(started.stdout).expect("an ID is text").trim().to_owned();
+    let ask = |words: &[&str]| -> Value {
+        let output = engine.podman(&[&["exec", &host, "/opt/farmem"], words].concat());
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let id = engine.start(&["--annotation", "tier=cold"], 40);
+    let named = format!("{name}.{}", &id[..12]);
+    wait_for("an application within its budget", || {
+        let all = ask(&["stat", "--json"]);
+        let application = all.as_array()?.iter().find(|application| application["name"] == named.as_str())?;
+        let is_within = application["resident_bytes"].as_u64() <= Some(17 * MIB);
+        (application["far_pages"].as_u64() > Some(0) && is_within).then_some(())
+    });
+
+    let detached = ask(&["detach", "--all", "--json"]);
+
+    assert_eq!(detached.as_array().map(Vec::len), Some(1), "{detached}");
+    assert_eq!(detached[0]["name"], named.as_str(), "{detached}");
+    assert!(detached[0]["returned_bytes"].as_u64() > Some(0), "{detached}");
+    assert_left(engine.process(&id));
+    assert_eq!(ask(&["detach", "--all", "--json"]), serde_json::json!([]), "nobody is left to be detached");
+    let ended = engine.podman(&["stop", &host]);
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(engine.wrong(), 0);
+}
+
+#[test]
+fn the_manifests_for_kubernetes_are_as_its_schemas_say() {
+    if !managed_runner() {
+        return;
+    }
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/kubernetes");
+    let manifests = fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("a file").path());
+    let check = dependency("venv/bin/kubernetes-validate");
+    let output = Command::new(check).args(["--strict", "-k", "1.33", "-k", "1.37"]).args(manifests).output();
+    let output = output.expect("`scripts/setup` installs kubernetes-validate");
+    assert!(output.status.success(), "{output:?}");
+}
+
 /// `farmem run` in a container with the machine's programs, and with these options.
 fn run_inside(engine: &Engine, options: &[&str]) -> Output {
     let farmem = format!("{}:/opt/farmem:ro", farmem_binary().display());
@@ -241,22 +299,13 @@ fn farmem_runs_inside_of_one_without_a_filter() {
 }
 
 #[test]
-fn farmem_runs_inside_of_one_whose_filter_allows_userfaultfd_beside_what_it_allows_anyway() {
+fn farmem_runs_inside_of_one_whose_filter_is_that_of_the_packages() {
     let Some(engine) = Engine::new(None) else { return };
-    let Some(text) = PROFILES.iter().find_map(|file| fs::read_to_string(file).ok()) else {
-        eprintln!("skipped: the filter that containers get isn't in a file here");
-        return;
-    };
-    let mut profile: Value = serde_json::from_str(&text).expect("an object");
-    let calls = profile["syscalls"].as_array_mut().expect("a list");
-    // Podman's names what it refuses as well, and that comes first.
-    for entry in calls.iter_mut() {
-        entry["names"].as_array_mut().expect("a list").retain(|name| name != "userfaultfd");
-    }
-    let allowed = serde_json::json!({ "names": ["userfaultfd"], "action": "SCMP_ACT_ALLOW" });
-    calls.push(allowed);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/seccomp-profile");
+    let profile = Command::new(script).output().expect("it starts");
+    assert!(profile.status.success(), "{profile:?}");
     let file = engine.folder.file("profile.json");
-    fs::write(&file, profile.to_string()).expect("the folder is the test's own");
+    fs::write(&file, &profile.stdout).expect("the folder is the test's own");
     let filter = format!("seccomp={}", file.display());
     assert_run(&engine, &run_inside(&engine, &["--cap-add", "SYS_PTRACE", "--security-opt", &filter]));
 }

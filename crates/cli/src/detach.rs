@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use farmem::Failure;
 use farmem_page::ByteCount;
-use farmem_supervisor::Report;
+use farmem_supervisor::{Report, SetError};
 use serde::Serialize;
 
 use crate::arguments::DetachArguments;
@@ -18,25 +18,78 @@ struct Outcome<'a> {
     returned_bytes: u64,
 }
 
-/// Returns when it is done.
-pub(crate) fn detach(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
-    let mut display = Display::new(arguments.watching.progress);
-    let mib = |bytes: u64| ByteCount::new(bytes).get() as f64 / f64::from(1 << 20);
-    let line = |now: &Report| format!("{}: still far {:.0} MiB", now.name, mib(now.far_bytes()));
-    let outcome = farmem_supervisor::detach(&arguments.name, |now| display.show(|| line(now)));
-    display.clear();
-    let before = outcome.map_err(|error| Failure::Unusable(error.to_string()))?;
-    if arguments.watching.json {
-        let outcome =
-            Outcome { name: &before.name, process: before.process, returned_bytes: before.far_bytes() };
-        println!("{}", serde_json::to_string_pretty(&outcome).map_err(anyhow::Error::from)?);
-    } else {
+impl<'a> Outcome<'a> {
+    fn of(before: &'a Report) -> Self {
+        Self { name: &before.name, process: before.process, returned_bytes: before.far_bytes() }
+    }
+
+    fn say(&self) {
         println!(
             "{} (process {}): {:.1} MiB came back; it goes on without Farmem",
-            before.name,
-            before.process,
-            mib(before.far_bytes())
+            self.name,
+            self.process,
+            mib(self.returned_bytes)
         );
     }
+}
+
+/// Returns when it is done.
+pub(crate) fn detach(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
+    match &arguments.name {
+        Some(name) => detach_one(name, arguments),
+        None => detach_all(arguments),
+    }
+}
+
+fn detach_one(name: &str, arguments: &DetachArguments) -> Result<ExitCode, Failure> {
+    let before = bring_back(name, arguments).map_err(|error| Failure::Unusable(error.to_string()))?;
+    let outcome = Outcome::of(&before);
+    match arguments.watching.json {
+        true => print_json(&outcome)?,
+        false => outcome.say(),
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// One that can't be detached keeps none of the others from it.
+fn detach_all(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
+    let (mut detached, mut refusals) = (Vec::new(), Vec::new());
+    for application in farmem_supervisor::applications() {
+        match bring_back(&application.process.to_string(), arguments) {
+            Ok(before) => {
+                if !arguments.watching.json {
+                    Outcome::of(&before).say();
+                }
+                detached.push(before);
+            }
+            // It ended by itself.
+            Err(SetError::Gone(_) | SetError::Unknown(_)) => {}
+            Err(error) => refusals.push(format!("{} is not detached: {error}", application.name)),
+        }
+    }
+    if arguments.watching.json {
+        print_json(&detached.iter().map(Outcome::of).collect::<Vec<_>>())?;
+    }
+    match refusals.is_empty() {
+        true => Ok(ExitCode::SUCCESS),
+        false => Err(Failure::Unusable(refusals.join("\n"))),
+    }
+}
+
+/// Returns when all has come back. How it was before.
+fn bring_back(name: &str, arguments: &DetachArguments) -> Result<Report, SetError> {
+    let mut display = Display::new(arguments.watching.progress);
+    let line = |now: &Report| format!("{}: still far {:.0} MiB", now.name, mib(now.far_bytes()));
+    let outcome = farmem_supervisor::detach(name, |now| display.show(|| line(now)));
+    display.clear();
+    outcome
+}
+
+fn print_json(outcome: &impl Serialize) -> Result<(), Failure> {
+    println!("{}", serde_json::to_string_pretty(outcome).map_err(anyhow::Error::from)?);
+    Ok(())
+}
+
+fn mib(bytes: u64) -> f64 {
+    ByteCount::new(bytes).get() as f64 / f64::from(1 << 20)
 }

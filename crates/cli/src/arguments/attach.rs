@@ -54,11 +54,19 @@ pub(crate) struct SubjectArguments {
 /// Its processes go on without Farmem, and no part of Farmem stays in them. The command is refused when there
 /// is not enough memory for what is far. Only root and the user who runs the application may do this.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  farmem detach redis\n  farmem detach 4711 --json")]
+#[command(
+    after_help = "Examples:\n  farmem detach redis\n  farmem detach 4711 --json\n  sudo farmem detach --all"
+)]
 pub(crate) struct DetachArguments {
     /// The application's name, or the PID of its program
-    #[arg(value_name = "NAME|PID", value_parser = parse_name)]
-    pub(crate) name: String,
+    #[arg(value_name = "NAME|PID", value_parser = parse_name, required_unless_present = "all")]
+    pub(crate) name: Option<String>,
+    /// All applications, one after the other
+    ///
+    /// An application that can't be detached is named, and the others are detached. A host that manages
+    /// programs by rules leaves them alone from then on.
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) watching: WatchingArguments,
 }

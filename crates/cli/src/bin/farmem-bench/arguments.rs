@@ -205,11 +205,11 @@ pub(crate) struct BenchAttachArguments {
 /// Each program first runs with all the memory that it wants, and then under each peer with a part of what it
 /// had resident. It prints a checksum; a checksum that differs from the first ends the benchmark with an
 /// error. Programs whose interpreter isn't installed are left out and named. The Python programs named after
-/// Polars, numpy, scikit-learn, DuckDB and XGBoost need these modules. Kernel swap reads ahead as this machine
-/// is set up (`vm.page-cluster`); peers named *no-readahead* do not. Kernel swap needs root, and is on only
-/// while its peer runs; in control groups of version 1, the kernel is kept from ending a program at its
-/// limit. All programs take an hour for each repetition; with `--quick`, about a quarter of that. The table
-/// goes to standard output, progress to standard error.
+/// Polars, numpy, scikit-learn, DuckDB and XGBoost need these modules. Kernel swap reads ahead as this
+/// machine is set up (`vm.page-cluster`); peers named *no-readahead* do not. Kernel swap needs root, and is
+/// on only while its peer runs; in control groups of version 1, the kernel is kept from ending a program at
+/// its limit. All programs take an hour for each repetition; with `--quick`, about a quarter of that. The
+/// table goes to standard output, progress to standard error.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench programs --only python-dict,polars --share 50\n  sudo farmem bench programs --quick --python .venv/bin/python --json"
