@@ -57,6 +57,7 @@ managed! {
     a_worker_of_a_program_that_may_have_three_descriptors_is_managed: "three_descriptors",
     the_size_of_files_is_limited_as_ever: "files_of_a_bounded_size",
     a_limited_address_space_has_room_for_all_but_a_pagers: "enough_address_space",
+    memory_that_grows_slowly_takes_few_of_a_programs_mappings: "grows_slowly",
     limited_data_has_room_for_all_but_a_pagers: "enough_data",
     a_program_that_adopts_orphans_waits_for_its_own_alone: "adopts_orphans_and_waits",
     a_pager_that_comes_while_a_program_writes_to_a_pipe_cuts_nothing_short: "writes_to_a_pipe_at_once",

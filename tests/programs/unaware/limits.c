@@ -209,7 +209,42 @@ static int aborts_when_far(void)
 	return end_with_a_core_file(32 * MIB / PAGE);
 }
 
+// Memory that grows slowly next to memory that is managed, where there are many other mappings. What the
+// kernel doesn't join costs a mapping, of which a program may have only so many.
+static int grows_slowly(void)
+{
+	enum { OTHERS = 12000, OTHER = 64 << 10, STEPS = 96, STEP = 256 << 10, MOST_PIECES = 16 };
+	char *others = mmap(NULL, (size_t)OTHERS * 2 * OTHER, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *heap = mmap(NULL, (size_t)STEPS * STEP, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (others == MAP_FAILED || heap == MAP_FAILED)
+		end("mmap");
+	for (size_t nth = 0; nth < OTHERS; nth++)
+		if (mprotect(others + nth * 2 * OTHER, OTHER, PROT_READ | PROT_WRITE) != 0)
+			end("mprotect");
+	struct memory memory = fresh(48);
+	size_t wrong = press_until_far(memory, 1);
+	for (size_t step = 0; step < STEPS; step++) {
+		if (mprotect(heap + step * STEP, STEP, PROT_READ | PROT_WRITE) != 0)
+			end("mprotect");
+		memset(heap + step * STEP, (int)step + 1, STEP);
+		usleep(50000);
+	}
+	FILE *maps = fopen("/proc/self/maps", "r");
+	if (maps == NULL)
+		end("/proc/self/maps");
+	size_t pieces = 0;
+	unsigned long from, to;
+	while (fscanf(maps, "%lx-%lx%*[^\n]", &from, &to) == 2)
+		pieces += from >= (unsigned long)heap && to <= (unsigned long)heap + (size_t)STEPS * STEP;
+	fclose(maps);
+	for (size_t at = 0; at < (size_t)STEPS * STEP; at += PAGE)
+		wrong += heap[at] != (char)(at / STEP + 1);
+	printf("%zu pieces, ", pieces);
+	return report("grows slowly", wrong + (pieces == 0 || pieces > MOST_PIECES));
+}
+
 const struct check limit_checks[] = {
+	{"grows_slowly", grows_slowly},
 	{"all_descriptors", all_descriptors},
 	{"three_descriptors", three_descriptors},
 	{"as_many_threads_as_allowed", as_many_threads_as_allowed},

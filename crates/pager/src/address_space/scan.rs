@@ -1,5 +1,7 @@
 //! Finding the program's memory: a walk over its mappings, and the registration of what can be managed.
 
+use core::cell::Cell;
+
 use farmem_page::{PageCount, PageIndex, PageRange, VirtAddr};
 use farmem_sys::maps::{Mapping, Maps};
 use farmem_sys::memory;
@@ -16,6 +18,8 @@ use crate::inject::Injection;
 
 /// Mappings smaller than this are left alone: 64 KiB.
 const SMALLEST: PageCount = PageCount::new(16);
+/// What adjoins a region is left alone below one page for so many mappings.
+const MAPPINGS_PER_PAGE: u64 = 16;
 
 /// What became of a mapping that is to come under management.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,22 +38,28 @@ enum Registered {
 pub(crate) struct Scanner {
     /// The mapping that stays the program's own business: its main stack.
     excluded: PageRange,
+    /// How many mappings the last walk over all of them met that can be managed.
+    mappings: Cell<u64>,
 }
 
 impl Scanner {
     pub(crate) fn new(excluded: PageRange) -> Self {
-        Self { excluded }
+        Self { excluded, mappings: Cell::new(0) }
     }
 
     /// Puts every mapping under management that can be and isn't yet.
     pub(crate) fn register_new(&self, engine: &Engine) {
         let mut unmanaged = 0;
         let all = PageRange::new(PageIndex::new(0), PageIndex::new(u64::MAX));
-        self.walk(engine, all, |range, registered| {
+        let mut mappings = 0;
+        let least = least_piece(self.mappings.get());
+        self.walk(engine, all, least, |range, registered| {
+            mappings += 1;
             if registered == Registered::Refused {
                 unmanaged += range.count().get();
             }
         });
+        self.mappings.set(mappings);
         engine.slot.set(Counter::UnmanagedPages, unmanaged);
         engine.slot.set(Counter::ManagedPages, engine.pages.regions.pages().get());
     }
@@ -58,12 +68,19 @@ impl Scanner {
     /// them is changing.
     pub(crate) fn register_in(&self, engine: &Engine, range: PageRange) -> bool {
         let mut is_settled = true;
-        self.walk(engine, range, |_, registered| is_settled &= registered != Registered::Later);
+        self.walk(engine, range, SMALLEST, |_, registered| is_settled &= registered != Registered::Later);
         is_settled
     }
 
-    /// Registers mappings from the start of `within` to its end; `visit` hears what became of each.
-    fn walk(&self, engine: &Engine, within: PageRange, mut visit: impl FnMut(PageRange, Registered)) {
+    /// Registers mappings from the start of `within` to its end, those that adjoin a region only if they have
+    /// as many as `least_piece` pages; `visit` hears what became of each.
+    fn walk(
+        &self,
+        engine: &Engine,
+        within: PageRange,
+        least_piece: PageCount,
+        mut visit: impl FnMut(PageRange, Registered),
+    ) {
         let mut from = within.start;
         while from < within.end {
             // One mapping at a time, so that nobody waits long; what changes between two is found in the next
@@ -75,6 +92,9 @@ impl Scanner {
             }
             from = mapping.range.end;
             if !self.is_manageable(&mapping) {
+                continue;
+            }
+            if mapping.range.count() < least_piece && is_new_piece(engine, mapping.range) {
                 continue;
             }
             let registered = self.register(engine, &change, mapping.range);
@@ -142,6 +162,24 @@ impl Engine {
     }
 }
 
+/// Pages that a mapping must have that adjoins a region, where there are so many mappings.
+///
+/// Memory that grows next to memory that is managed is a mapping of its own. When it is registered, too, the
+/// kernel doesn't join both any more: pages of theirs are tied to different anonymous memory. Memory that
+/// grows slowly would become a mapping for each 64 KiB, and the program may have some 65,000. As long as the
+/// new piece isn't registered it grows with what comes next. So the pieces are the larger the more there are:
+/// 16,000 mappings are enough for 32 GiB.
+fn least_piece(mappings: u64) -> PageCount {
+    PageCount::new(mappings / MAPPINGS_PER_PAGE).max(SMALLEST)
+}
+
+/// Whether the range isn't managed, but what comes before it or after it is.
+fn is_new_piece(engine: &Engine, range: PageRange) -> bool {
+    let is_managed = |page: u64| engine.pages.regions.holding(PageIndex::new(page)).is_some();
+    !is_managed(range.start.get())
+        && (is_managed(range.start.get().saturating_sub(1)) || is_managed(range.end.get()))
+}
+
 /// The parts of a range that one question about the page table describes: they end where a page table of
 /// the kernel's does.
 pub(crate) fn windows(range: PageRange) -> impl Iterator<Item = PageRange> {
@@ -167,6 +205,15 @@ pub(crate) fn mapping_at(maps: &Maps, address: usize) -> PageRange {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_grows_slowly_to_half_a_terabyte_has_fewer_mappings_than_a_program_may_have() {
+        let pages_of = |most: u64| (0..most).map(|mappings| least_piece(mappings).get()).sum::<u64>();
+
+        assert_eq!(least_piece(200), SMALLEST);
+        assert!(pages_of(16_000) >= (32 << 30) / 4096 / 8 * 7);
+        assert!(pages_of(65_000) >= (500 << 30) / 4096);
+    }
 
     #[test]
     fn a_mapping_whose_pages_can_have_no_words_is_left_alone() {
