@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use farmem::Failure;
-use farmem_page::ByteCount;
+use farmem_page::mebibytes;
 use farmem_supervisor::Report;
 use serde::Serialize;
 
@@ -21,8 +21,7 @@ struct Outcome<'a> {
 /// Returns when it is done.
 pub(crate) fn detach(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
     let mut display = Display::new(arguments.watching.progress);
-    let mib = |bytes: u64| ByteCount::new(bytes).get() as f64 / f64::from(1 << 20);
-    let line = |now: &Report| format!("{}: still far {:.0} MiB", now.name, mib(now.far_bytes()));
+    let line = |now: &Report| format!("{}: still far {:.0} MiB", now.name, mebibytes(now.far_bytes()));
     let outcome = farmem_supervisor::detach(&arguments.name, |now| display.show(|| line(now)));
     display.clear();
     let before = outcome.map_err(|error| Failure::Unusable(error.to_string()))?;
@@ -35,7 +34,7 @@ pub(crate) fn detach(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
             "{} (process {}): {:.1} MiB came back; it goes on without Farmem",
             before.name,
             before.process,
-            mib(before.far_bytes())
+            mebibytes(before.far_bytes())
         );
     }
     Ok(ExitCode::SUCCESS)
