@@ -19,7 +19,7 @@ use crate::eviction::vault::Vault;
 use crate::fault::flights::Flights;
 use crate::fault::foresight::Foresight;
 use crate::fault::handlers::Handlers;
-use crate::forks::children::{PartedChild, has_ended};
+use crate::forks::children::PartedChild;
 use crate::forks::family::Family;
 use crate::hints::Hints;
 use crate::hints::mailboxes::Mailboxes;
@@ -173,7 +173,7 @@ impl Engine {
     /// [`Engine::fail`], of what the kernel must not refuse.
     pub(crate) fn refused(&self, step: Step, error: impl Into<Errno>) -> ! {
         // The memory goes a moment before the process has ended.
-        if subject::has_ended() || has_ended(&self.pages.uffd) {
+        if subject::has_ended() || self.pages.uffd.has_ended() {
             // What can't be done to it needn't be done any more.
             self.note_end();
             subject::leave();

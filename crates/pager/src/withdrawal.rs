@@ -12,13 +12,11 @@
 
 use core::sync::atomic::Ordering;
 
-use farmem_page::{PageCount, PageIndex, PageRange, PageWord, Place};
-use farmem_sys::uffd::UffdError;
+use farmem_page::{PageIndex, PageWord, Place};
 use farmem_sys::{sparse, thread};
 
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::fault::serve::{Cause, ServeBuffers};
-use crate::forks::children::NOWHERE;
 
 /// A step ends after this time: meanwhile nobody else of the pager does what the bookkeeper does.
 const STEP_NS: u64 = 2_000_000;
@@ -97,9 +95,7 @@ impl Engine {
         }
         // Asked after the look: a fork that has copied the page table before it either waits to be heard of,
         // or has been.
-        let probe = PageRange::at(NOWHERE, PageCount::new(1));
-        let is_changing = self.pages.uffd.zero_in(probe).stopped == Some(UffdError::Changing);
-        if is_changing || self.family.children.are_any() || self.eviction.are_stranded() {
+        if self.pages.uffd.is_changing() || self.family.children.are_any() || self.eviction.are_stranded() {
             return false;
         }
         for region in self.pages.regions.iter() {
