@@ -602,12 +602,9 @@ pub(crate) fn clear(tracee: &Tracee, attached: &Attached) {
     let _ = tracee.resume(0);
 }
 
-/// Ends the puppet, by itself if it can: whoever adopts it may wait for it, and would take a child that was
-/// killed for one that something has gone wrong with.
-pub(crate) fn end(tracee: &Tracee, puppet: Option<&Puppet>) {
-    if let Some(puppet) = puppet {
-        puppet.tell_to_end();
-    }
+/// Sees a puppet end that was told to, or was cleared away, and ends it otherwise: whoever adopts it may wait
+/// for it, and would take a child that was killed for one that something has gone wrong with.
+pub(crate) fn end(tracee: &Tracee) {
     let began = Instant::now();
     while began.elapsed() < ENDING_ITSELF {
         match tracee.state(false) {

@@ -249,7 +249,7 @@ fn userfaultfd_of(number: u32) -> Option<Uffd> {
     if tracee.resume(0).is_ok() {
         puppet::clear(&tracee, &attached);
     }
-    puppet::end(&tracee, None);
+    puppet::end(&tracee);
     uffd.handshake(SHARED_FEATURES).ok()?;
     Some(uffd)
 }
