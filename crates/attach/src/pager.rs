@@ -15,6 +15,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::java::Search;
 use crate::puppet::{self, Made};
+use crate::unfinished::Stay;
 use crate::{AttachError, children, told, unfinished};
 
 /// How often it is looked whether the program is another one by now (its end is told at once, `exec` isn't),
@@ -34,6 +35,13 @@ const CHILDS_LOOK: Duration = Duration::from_millis(1);
 /// # Errors
 /// The program is as it was.
 pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
+    let outcome = manage(number, supervisor);
+    // Also where no pager has begun, threads may have been stopped.
+    unfinished::finish();
+    outcome
+}
+
+fn manage(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
     if told::has_page_table_open(number as i32) {
         // Runtimes clear what they find written there before somebody else gets it.
         return Err(AttachError::Looking);
@@ -72,7 +80,9 @@ fn leave(ending: Ending, attached: &Attached, puppet: Option<&Tracee>) {
         engine().into_iter().for_each(|engine| engine.note_end());
         subject::note_over();
     }
-    unfinished::end_all();
+    if ending != Ending::Refused {
+        unfinished::end_all();
+    }
     if let Some(puppet) = puppet {
         match ending {
             Ending::Over => attached.puppet.tell_to_end(),
@@ -128,6 +138,7 @@ fn see_through(start: Start, attached: &Attached, mut puppet: Option<Tracee>) {
     let mut pause = LOOK;
     let mut had_children = Instant::now();
     let mut java = Search::new();
+    let mut stay = Stay::default();
     if puppet.is_none() {
         attached.puppet.note_lost();
     }
@@ -170,6 +181,7 @@ fn see_through(start: Start, attached: &Attached, mut puppet: Option<Tracee>) {
         } else if is_over {
             break Ending::Over;
         }
+        stay.step(engine);
         pause = unfinished::look().map_or(pause, |look| look.min(pause));
         if puppet.is_some() {
             java.step(engine, attached);

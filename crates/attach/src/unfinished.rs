@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use farmem_pager::Engine;
 use farmem_sys::Errno;
 use farmem_sys::subject::tracee::{Dispatch, Registers, State, Tracee};
 use linux_raw_sys::general as raw;
@@ -33,6 +34,9 @@ const PART_BYTES: u64 = 16;
 const LOOK: Duration = Duration::from_millis(1);
 const RARE_LOOK: Duration = Duration::from_millis(10);
 const SOON: Duration = Duration::from_secs(1);
+
+/// How long a pager that is to leave stays for calls for the rest. A call may wait for ever.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `MSG_DONTROUTE`, `MSG_DONTWAIT`, `MSG_EOR`, `MSG_NOSIGNAL` and `MSG_MORE`: with these alone it makes no
 /// difference in how many calls something is sent.
@@ -296,6 +300,36 @@ pub(crate) fn see_to_them() {
     let left = all.into_iter().filter_map(|thread| thread.see_to(false));
     let left: Vec<Unfinished> = left.collect();
     unfinished().extend(left);
+}
+
+/// Keeps a pager with its program while calls for the rest are made: until they have ended, or for
+/// [`PATIENCE`] from when it is to leave.
+#[derive(Debug, Default)]
+pub(crate) struct Stay {
+    leaving: Option<Instant>,
+}
+
+impl Stay {
+    /// One look.
+    pub(crate) fn step(&mut self, engine: &Engine) {
+        if engine.is_withdrawing() {
+            self.leaving.get_or_insert_with(Instant::now);
+        }
+        let is_patient = self.leaving.is_none_or(|since| since.elapsed() < PATIENCE);
+        engine.set_needed(is_patient && look().is_some());
+    }
+}
+
+/// Waits for all of them for [`PATIENCE`] at most. By the thread that has seized them.
+pub(crate) fn finish() {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE
+        && let Some(pause) = look()
+    {
+        see_to_them();
+        std::thread::sleep(pause);
+    }
+    end_all();
 }
 
 /// Lets all of them go, with what they have done by now.
