@@ -2,6 +2,7 @@
 //! does any more.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -192,6 +193,73 @@ fn a_program_is_whole_that_is_detached_while_it_works_on_all_that_it_has() {
         detach(&name, &[resident.child.id()]);
     }
     assert_eq!(resident.wrong(), 0);
+}
+
+/// A program that is in one call, which writes all of this to a pipe, and then says on standard error what
+/// the call has returned.
+struct Writer(Resident);
+
+impl Writer {
+    const BYTES: usize = 24 << 20;
+
+    /// It waits until somebody reads.
+    fn start() -> Self {
+        let script = format!(
+            "import os, sys\nwritten = os.write(1, os.urandom({}))\nsys.stderr.write(str(written))",
+            Self::BYTES
+        );
+        let mut command = Command::new(crate::python());
+        command.args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the program starts");
+        let call = format!("/proc/{}/syscall", child.id());
+        let writer = Self(Resident { child, folder: Scratch::new() });
+        let waits = || fs::read_to_string(&call).expect("it runs").starts_with("1 0x1 ").then_some(());
+        wait_for("a write that waits", waits);
+        writer
+    }
+
+    /// Reads all: how much that was, and what its call has returned.
+    fn read(mut self) -> (usize, usize) {
+        let mut all = Vec::new();
+        let output = self.0.child.stdout.as_mut().expect("a pipe");
+        output.read_to_end(&mut all).expect("it can be read");
+        let said = std::io::read_to_string(self.0.child.stderr.as_mut().expect("a pipe"));
+        (all.len(), said.expect("it can be read").parse().expect("a number"))
+    }
+}
+
+#[test]
+fn a_call_that_a_stop_has_cut_short_is_finished_before_its_program_is_left() {
+    if !managed_runner() {
+        return;
+    }
+    let (writer, name) = (Writer::start(), unique("writer"));
+    attached(&name, "16M", &[&writer.0.number()]);
+    let mut detaching = farmem(&["detach", &name]).stdout(Stdio::null()).spawn().expect("farmem starts");
+    // All but zeros is back, and the pager would leave.
+    const FEW: u64 = 256;
+    let is_back = || application(&name).is_none_or(|now| now["far_pages"].as_u64() < Some(FEW));
+    wait_for("what was far", || is_back().then_some(()));
+    std::thread::sleep(Duration::from_millis(100));
+
+    assert_eq!(writer.read(), (Writer::BYTES, Writer::BYTES));
+
+    assert!(end_of(&mut detaching).success());
+}
+
+#[test]
+fn a_call_that_does_not_end_keeps_nobody_from_leaving_its_program() {
+    if !managed_runner() {
+        return;
+    }
+    let (writer, name) = (Writer::start(), unique("waiter"));
+    attached(&name, "16M", &[&writer.0.number()]);
+
+    // The program ends then, so nothing can be left of Farmem there.
+    detach(&name, &[]);
+
+    let (read, written) = writer.read();
+    assert_eq!(read, written, "it was told what it has written by then");
 }
 
 #[test]

@@ -43,11 +43,12 @@ fn the_header_is_harmless_without_farmem_and_heard_with_it_however_it_is_built()
 
 #[test]
 fn what_a_program_calls_for_comes_with_its_next_fault() {
-    let batches = |launcher: &Launcher, how| {
-        let program = Program::new(env!("PROGRAM_BATCHES")).args(["48", "100", how, "1"]);
+    let run = |launcher: &Launcher, batches, how| {
+        let program = Program::new(env!("PROGRAM_BATCHES")).args(["48", batches, how, "1"]);
         let program = if launcher.is_managed() { program.env("HINTS_HAVE_A_PAGER", "1") } else { program };
         launcher.run(program).success()
     };
+    let batches = |launcher: &Launcher, how| run(launcher, "100", how);
     let expected = batches(&Launcher::native(), "prefetch");
     if !managed_runner() {
         return;
@@ -55,6 +56,8 @@ fn what_a_program_calls_for_comes_with_its_next_fault() {
     let launcher = Launcher::managed(BUDGET_BYTES).option("--prefetch").option("none");
     let without = batches(&launcher, "none");
     let with = batches(&launcher, "prefetch");
+    // Before the first batch it reads as many pages as are local, of which nobody has been told.
+    let before = run(&launcher, "0", "prefetch");
 
     assert_eq!((without.text(), with.text()), (expected.text(), expected.text()));
     let number = |finished: &farmem_tests::Finished, key| {
@@ -64,6 +67,8 @@ fn what_a_program_calls_for_comes_with_its_next_fault() {
     let (hinted, fetches) = (number(&with, "hinted"), number(&with, "fetches"));
     // Two thirds of 6400 pages are far; most of a batch comes with its first page.
     assert!(hinted > 3000.0, "{hinted} came as they were called for");
+    let awaited = fetches - number(&before, "fetches");
+    assert!(awaited < 0.3 * hinted, "{awaited} pages of batches were waited for");
     assert!(number(&without, "fetches") > fetches + 0.7 * hinted, "{fetches} were waited for");
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use farmem_sys::Errno;
-use farmem_sys::subject::tracee::{NO_CALL, Registers, State, Tracee};
+use farmem_sys::subject::tracee::{Registers, State, Tracee};
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
 use crate::{AttachError, told};
@@ -66,19 +66,10 @@ impl Injection<'_> {
     /// Makes one call.
     pub(crate) fn call(&self, number: u32, arguments: [u64; 6]) -> Result<Outcome, Errno> {
         const TRAP_FLAG: u64 = 0x100;
-        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let registers = Registers {
             rip: self.instruction,
-            rax: number.into(),
-            orig_rax: NO_CALL,
-            rdi,
-            rsi,
-            rdx,
-            r10,
-            r8,
-            r9,
             eflags: self.registers.eflags & !TRAP_FLAG,
-            ..self.registers
+            ..self.registers.for_call(number, arguments)
         };
         let mut made = None;
         let mut is_in_call = false;

@@ -15,6 +15,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::java::Search;
 use crate::puppet::{self, Made};
+use crate::unfinished::Stay;
 use crate::{AttachError, children, told, unfinished};
 
 /// How often it is looked whether the program is another one by now (its end is told at once, `exec` isn't),
@@ -34,21 +35,64 @@ const CHILDS_LOOK: Duration = Duration::from_millis(1);
 /// # Errors
 /// The program is as it was.
 pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
+    let outcome = manage(number, supervisor);
+    // Also where no pager has begun, threads may have been stopped.
+    unfinished::finish();
+    outcome
+}
+
+fn manage(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
     if told::has_page_table_open(number as i32) {
         // Runtimes clear what they find written there before somebody else gets it.
         return Err(AttachError::Looking);
     }
     let start = begin(supervisor, stack(number)?)?;
-    let made = puppet::make(number, None)?;
-    made.tracee.resume(0).map_err(AttachError::refused("the puppet's start"))?;
-    let attached: &'static Attached = memory::leak(made.attached).map_err(AttachError::refused("memory"))?;
+    let Made { attached, uffd, tracee } = puppet::make(number, None)?;
+    tracee.resume(0).map_err(AttachError::refused("the puppet's start"))?;
+    let attached: &'static Attached = memory::leak(attached).map_err(AttachError::refused("memory"))?;
     subject::attach(attached);
-    if !attached.puppet.answers() {
-        return Err(AttachError::Filtered);
+    let began = if attached.puppet.answers() {
+        start.for_attached(uffd, publish).map_err(|_| AttachError::Pager("the supervisor refuses"))
+    } else {
+        Err(AttachError::Filtered)
+    };
+    match began {
+        Ok(()) => see_through(start, attached, Some(tracee)),
+        Err(_) => leave(Ending::Refused, attached, Some(&tracee)),
     }
-    start.for_attached(made.uffd, publish).map_err(|_| AttachError::Pager("the supervisor refuses"))?;
-    see_through(start, attached, Some(&made.tracee));
-    Ok(())
+    began
+}
+
+/// How a pager leaves its program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ending {
+    /// The program has ended, or is another one by now.
+    Over,
+    /// The program goes on, with all its memory.
+    Withdrawn,
+    /// The program goes on as it was: no pager has begun.
+    Refused,
+}
+
+/// Leaves the program. The puppet goes, and with it the memory, unless that is the program's.
+fn leave(ending: Ending, attached: &Attached, puppet: Option<&Tracee>) {
+    if ending == Ending::Over {
+        engine().into_iter().for_each(|engine| engine.note_end());
+        subject::note_over();
+    }
+    if ending != Ending::Refused {
+        unfinished::end_all();
+    }
+    if let Some(puppet) = puppet {
+        match ending {
+            Ending::Over => attached.puppet.tell_to_end(),
+            Ending::Withdrawn | Ending::Refused => puppet::clear(puppet, attached),
+        }
+        puppet::end(puppet);
+    }
+    if ending == Ending::Withdrawn {
+        engine().into_iter().for_each(|engine| engine.note_withdrawn());
+    }
 }
 
 /// Makes a pager's process of the calling one, of the application that has its supervisor at that address.
@@ -85,83 +129,65 @@ fn stack(number: u32) -> Result<usize, AttachError> {
 }
 
 /// Until the program ends or becomes another one, or goes on without a pager, and its children have pagers of
-/// their own. Then the puppet goes, and with it the memory, unless that is the program's. `tracee` is the
-/// puppet; without one nothing leaves, and what is far comes back as ever.
-fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
+/// their own. Without a puppet nothing leaves, and what is far comes back as ever.
+fn see_through(start: Start, attached: &Attached, mut puppet: Option<Tracee>) {
     let number = attached.puppet.number();
-    let puppet = Pid::from_raw(number as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let mut is_there = tracee.is_some();
+    let handle = Pid::from_raw(number as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let mut has_ended = false;
     let mut is_over = false;
-    let mut has_withdrawn = false;
     let mut pause = LOOK;
     let mut had_children = Instant::now();
     let mut java = Search::new();
-    if !is_there {
+    let mut stay = Stay::default();
+    if puppet.is_none() {
         attached.puppet.note_lost();
     }
-    loop {
+    let ending = loop {
         let mut set = Vec::new();
         // An end is told for ever: of a program whose memory another one still shares it is told only once.
         if !has_ended {
             set.push(PollFd::from_borrowed_fd(attached.handle.as_fd(), PollFlags::IN));
         }
-        if let Some(puppet) = puppet.as_ref().filter(|_| is_there) {
-            set.push(PollFd::from_borrowed_fd(puppet.as_fd(), PollFlags::IN));
+        if let Some(handle) = handle.as_ref().filter(|_| puppet.is_some()) {
+            set.push(PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN));
         }
         let look = Timespec { tv_sec: 0, tv_nsec: pause.as_nanos() as i64 };
         let _ = poll(&mut set, Some(&look));
-        if let Some(tracee) = tracee.filter(|_| is_there) {
-            match tracee.state(false) {
-                Ok(State::Running) => {}
-                // No signal is the puppet's business.
-                Ok(State::Stopped | State::AtCall | State::Made | State::Signalled(_)) => {
-                    let _ = tracee.resume(0);
-                }
-                Ok(State::Ended) | Err(_) => {
-                    is_there = false;
-                    attached.puppet.note_lost();
-                }
+        match puppet.as_ref().map(|puppet| puppet.state(false)) {
+            None | Some(Ok(State::Running)) => {}
+            // No signal is the puppet's business.
+            Some(Ok(State::Stopped | State::AtCall | State::Made | State::Signalled(_))) => {
+                puppet.iter().for_each(|puppet| _ = puppet.resume(0));
+            }
+            Some(Ok(State::Ended) | Err(_)) => {
+                puppet = None;
+                attached.puppet.note_lost();
             }
         }
         puppet::see_to_seized();
         has_ended |= attached.has_ended();
-        is_over =
-            is_over || (has_ended || is_there && !attached.has_same_memory()) && !children::is_shared(number);
-        let Some(engine) = engine() else { break };
+        let is_another = || puppet.is_some() && !attached.has_same_memory();
+        is_over = is_over || (has_ended || is_another()) && !children::is_shared(number);
+        let Some(engine) = engine() else { break Ending::Refused };
         pause = if had_children.elapsed() < CHILDLESS { LOOK } else { RARE_LOOK };
         // First: from then on a reading lasts for ever, and whoever waits for its end would, too.
         if engine.has_withdrawn() {
-            if let Some(tracee) = tracee.filter(|_| is_there) {
-                puppet::clear(tracee, attached);
-            }
-            has_withdrawn = true;
-            break;
+            break Ending::Withdrawn;
         }
         if engine.has_children() {
             pause = CHILDS_LOOK;
             had_children = Instant::now();
             part_with_child(start, engine);
         } else if is_over {
-            engine.note_end();
-            break;
+            break Ending::Over;
         }
+        stay.step(engine);
         pause = unfinished::look().map_or(pause, |look| look.min(pause));
-        if is_there {
+        if puppet.is_some() {
             java.step(engine, attached);
         }
-    }
-    if is_over && !has_withdrawn {
-        subject::note_over();
-    }
-    unfinished::end_all();
-    if let Some(tracee) = tracee.filter(|_| is_there) {
-        // Where it has withdrawn it ends already, and has no code that could be told anything.
-        puppet::end(tracee, (!has_withdrawn).then_some(&attached.puppet));
-    }
-    if let Some(engine) = engine().filter(|_| has_withdrawn) {
-        engine.note_withdrawn();
-    }
+    };
+    leave(ending, attached, puppet.as_ref());
 }
 
 /// Nothing of the supervisor's is the forked pager's to read or write.
@@ -237,6 +263,6 @@ fn part_with_child(start: Start, engine: Started) {
         // What it had far, nobody can give it any more.
         subject::end();
     }
-    see_through(start, attached, tracee.ok().as_ref());
+    see_through(start, attached, tracee.ok());
     subject::leave();
 }

@@ -535,13 +535,7 @@ fn furnish(
     };
     // Its filters are the program's and its own: from here on it does nothing that the program may not do.
     tracee.set_options(ALONE).map_err(refused("the puppet's filters"))?;
-    let start = Registers {
-        rip: code_at,
-        r12: shared_at,
-        r13: 0,
-        orig_rax: farmem_sys::subject::tracee::NO_CALL,
-        ..registers
-    };
+    let start = Registers { rip: code_at, r12: shared_at, r13: 0, orig_rax: NO_CALL, ..registers };
     tracee.set_registers(&start).map_err(refused("the puppet's registers"))?;
     let puppet = Puppet::new(number, places, &shared).map_err(refused("shared memory"))?;
     Ok((puppet, Uffd::from(uffd)))
@@ -603,22 +597,14 @@ pub(crate) fn clear(tracee: &Tracee, attached: &Attached) {
     let (start, bytes) = (places.all.start.addr().get(), places.all.count().bytes().get());
     let _ = puppet.call(raw::__NR_munmap, [start, bytes, 0, 0, 0, 0]);
     // It has no code any more.
-    let _ = tracee.set_registers(&Registers {
-        rip: instruction,
-        rax: raw::__NR_exit.into(),
-        rdi: 0,
-        orig_rax: NO_CALL,
-        ..registers
-    });
+    let exit = Registers { rip: instruction, ..registers.for_call(raw::__NR_exit, [0; 6]) };
+    let _ = tracee.set_registers(&exit);
     let _ = tracee.resume(0);
 }
 
-/// Ends the puppet, by itself if it can: whoever adopts it may wait for it, and would take a child that was
-/// killed for one that something has gone wrong with.
-pub(crate) fn end(tracee: &Tracee, puppet: Option<&Puppet>) {
-    if let Some(puppet) = puppet {
-        puppet.tell_to_end();
-    }
+/// Sees a puppet end that was told to, or was cleared away, and ends it otherwise: whoever adopts it may wait
+/// for it, and would take a child that was killed for one that something has gone wrong with.
+pub(crate) fn end(tracee: &Tracee) {
     let began = Instant::now();
     while began.elapsed() < ENDING_ITSELF {
         match tracee.state(false) {
@@ -743,7 +729,7 @@ mod tests {
         assert_eq!((again.rax as i64, again.orig_rax, again.rip), (-514, raw::__NR_epoll_wait.into(), 7));
 
         assert!(called_again(after(raw::__NR_epoll_wait, 1)).is_none());
-        let in_no_call = Registers { orig_rax: farmem_sys::subject::tracee::NO_CALL, ..after(0, -4) };
+        let in_no_call = Registers { orig_rax: NO_CALL, ..after(0, -4) };
         assert!(called_again(in_no_call).is_none());
     }
 

@@ -24,6 +24,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::children::processes;
 use crate::pager::{self, engine, publish};
 use crate::puppet::{self, Made};
+use crate::unfinished::Stay;
 use crate::{AttachError, told, unfinished};
 
 /// How often it is looked which processes have ended.
@@ -60,7 +61,7 @@ pub fn run(supervisor: &[u8]) -> Result<(), AttachError> {
     };
     // Without one there may be some later.
     let has_had_any = shared.see_through(&numbers());
-    unfinished::end_all();
+    unfinished::finish();
     if has_had_any { Ok(()) } else { Err(AttachError::Busy) }
 }
 
@@ -105,7 +106,7 @@ impl Shared {
     /// Until no object is left; whether there was one.
     fn see_through(&mut self, numbers: &Receiver<Vec<u32>>) -> bool {
         let (began, mut has_had_any) = (Instant::now(), false);
-        let mut is_told = true;
+        let (mut is_told, mut stay) = (true, Stay::default());
         loop {
             let told = if is_told {
                 numbers.recv_timeout(LOOK)
@@ -124,7 +125,9 @@ impl Shared {
             self.objects.sweep();
             puppet::see_to_seized();
             let Some(engine) = engine() else { return has_had_any };
+            stay.step(engine);
             if engine.has_withdrawn() {
+                unfinished::end_all();
                 engine.note_withdrawn();
                 return true;
             }
@@ -249,7 +252,7 @@ fn userfaultfd_of(number: u32) -> Option<Uffd> {
     if tracee.resume(0).is_ok() {
         puppet::clear(&tracee, &attached);
     }
-    puppet::end(&tracee, None);
+    puppet::end(&tracee);
     uffd.handshake(SHARED_FEATURES).ok()?;
     Some(uffd)
 }

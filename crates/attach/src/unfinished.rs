@@ -10,8 +10,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use farmem_pager::Engine;
 use farmem_sys::Errno;
-use farmem_sys::subject::tracee::{Dispatch, NO_CALL, Registers, State, Tracee};
+use farmem_sys::subject::tracee::{Dispatch, Registers, State, Tracee};
 use linux_raw_sys::general as raw;
 use rustix::fs::{major, minor};
 use rustix::net::{SocketType, sockopt};
@@ -33,6 +34,9 @@ const PART_BYTES: u64 = 16;
 const LOOK: Duration = Duration::from_millis(1);
 const RARE_LOOK: Duration = Duration::from_millis(10);
 const SOON: Duration = Duration::from_secs(1);
+
+/// How long a pager that is to leave stays for calls for the rest. A call may wait for ever.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `MSG_DONTROUTE`, `MSG_DONTWAIT`, `MSG_EOR`, `MSG_NOSIGNAL` and `MSG_MORE`: with these alone it makes no
 /// difference in how many calls something is sent.
@@ -195,8 +199,8 @@ fn rest_of(cut: Registers, look: &impl Look) -> Vec<Step> {
         return Vec::new();
     }
     let done = cut.rax;
-    let arguments = [cut.rdi, cut.rsi, cut.rdx, cut.r10, cut.r8, cut.r9];
-    let [first, second, third, fourth, fifth, _] = arguments;
+    let arguments = cut.arguments();
+    let [first, second, third, fourth, fifth, sixth] = arguments;
     let waits_for_all =
         |flags: u64| flags & WAITS_FOR_ALL != 0 && flags & !(WAITS_FOR_ALL | RECEIVES_IN_PARTS) == 0;
     let Ok(call) = u32::try_from(cut.orig_rax) else { return Vec::new() };
@@ -234,7 +238,7 @@ fn rest_of(cut: Registers, look: &impl Look) -> Vec<Step> {
             const WAITS: u64 = 1;
             // It returns what it has handed in, also where it has not waited for what it was to wait for.
             let may_be_cut = done == second && third > 0 && fourth & WAITS != 0;
-            let arguments = [first, 0, third, fourth, fifth, cut.r9];
+            let arguments = [first, 0, third, fourth, fifth, sixth];
             may_be_cut.then(|| vec![Step { call, arguments, whole: 0 }])
         }
         _ => None,
@@ -245,9 +249,8 @@ fn rest_of(cut: Registers, look: &impl Look) -> Vec<Step> {
 impl Step {
     /// The registers with which a thread makes the call that has made another one.
     fn registers(&self, cut: Registers) -> Registers {
-        let [rdi, rsi, rdx, r10, r8, r9] = self.arguments;
         let rip = cut.rip.wrapping_sub(SYSCALL_BYTES);
-        Registers { rip, rax: self.call.into(), orig_rax: NO_CALL, rdi, rsi, rdx, r10, r8, r9, ..cut }
+        Registers { rip, ..cut.for_call(self.call, self.arguments) }
     }
 }
 
@@ -297,6 +300,36 @@ pub(crate) fn see_to_them() {
     let left = all.into_iter().filter_map(|thread| thread.see_to(false));
     let left: Vec<Unfinished> = left.collect();
     unfinished().extend(left);
+}
+
+/// Keeps a pager with its program while calls for the rest are made: until they have ended, or for
+/// [`PATIENCE`] from when it is to leave.
+#[derive(Debug, Default)]
+pub(crate) struct Stay {
+    leaving: Option<Instant>,
+}
+
+impl Stay {
+    /// One look.
+    pub(crate) fn step(&mut self, engine: &Engine) {
+        if engine.is_withdrawing() {
+            self.leaving.get_or_insert_with(Instant::now);
+        }
+        let is_patient = self.leaving.is_none_or(|since| since.elapsed() < PATIENCE);
+        engine.set_needed(is_patient && look().is_some());
+    }
+}
+
+/// Waits for all of them for [`PATIENCE`] at most. By the thread that has seized them.
+pub(crate) fn finish() {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE
+        && let Some(pause) = look()
+    {
+        see_to_them();
+        std::thread::sleep(pause);
+    }
+    end_all();
 }
 
 /// Lets all of them go, with what they have done by now.
@@ -365,6 +398,8 @@ impl Unfinished {
 
 #[cfg(test)]
 mod tests {
+    use farmem_sys::subject::tracee::NO_CALL;
+
     use super::*;
 
     /// Words of memory by their addresses, and what every descriptor is.
@@ -396,20 +431,8 @@ mod tests {
     ];
 
     fn after(call: u32, result: i64, arguments: [u64; 6]) -> Registers {
-        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
-        Registers {
-            orig_rax: call.into(),
-            rax: result as u64,
-            cs: WIDE,
-            rip: 100,
-            rdi,
-            rsi,
-            rdx,
-            r10,
-            r8,
-            r9,
-            ..Registers::default()
-        }
+        let made = Registers::default().for_call(call, arguments);
+        Registers { orig_rax: call.into(), rax: result as u64, cs: WIDE, rip: 100, ..made }
     }
 
     fn step(call: u32, arguments: [u64; 6], whole: u64) -> Step {

@@ -24,6 +24,7 @@
 
 pub mod all;
 pub mod attach;
+mod below;
 pub mod compare;
 pub mod compression;
 pub mod faults;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use farmem::Failure;
+use farmem_page::mebibytes;
 use farmem_supervisor::Standing;
 
 use crate::arguments::{AttachArguments, Progress};
@@ -42,10 +43,6 @@ pub(crate) fn attach(arguments: AttachArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
-}
-
 /// How it goes.
 fn line(now: &Standing) -> String {
     format!(
@@ -53,9 +50,9 @@ fn line(now: &Standing) -> String {
         now.name,
         now.managed,
         now.processes,
-        mib(now.resident_bytes),
-        mib(now.budget_bytes),
-        mib(now.far_bytes)
+        mebibytes(now.resident_bytes),
+        mebibytes(now.budget_bytes),
+        mebibytes(now.far_bytes)
     )
 }
 
@@ -65,7 +62,7 @@ fn sentence(standing: &Standing) -> String {
         String::new()
     } else {
         let reason = standing.refusal.as_deref().unwrap_or("nothing more of it leaves");
-        format!("; above its budget of {:.1} MiB: {reason}", mib(standing.budget_bytes))
+        format!("; above its budget of {:.1} MiB: {reason}", mebibytes(standing.budget_bytes))
     };
     format!(
         "{} (process {}): {} {}, {} with a pager, local {:.1} MiB, far {:.1} MiB{outcome}",
@@ -74,8 +71,8 @@ fn sentence(standing: &Standing) -> String {
         standing.processes,
         if standing.processes == 1 { "process" } else { "processes" },
         standing.managed,
-        mib(standing.resident_bytes),
-        mib(standing.far_bytes)
+        mebibytes(standing.resident_bytes),
+        mebibytes(standing.far_bytes)
     )
 }
 

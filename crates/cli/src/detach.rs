@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use farmem::Failure;
-use farmem_page::ByteCount;
+use farmem_page::mebibytes;
 use farmem_supervisor::{Report, SetError};
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ impl<'a> Outcome<'a> {
             "{} (process {}): {:.1} MiB came back; it goes on without Farmem",
             self.name,
             self.process,
-            mib(self.returned_bytes)
+            mebibytes(self.returned_bytes)
         );
     }
 }
@@ -79,7 +79,7 @@ fn detach_all(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
 /// Returns when all has come back. How it was before.
 fn bring_back(name: &str, arguments: &DetachArguments) -> Result<Report, SetError> {
     let mut display = Display::new(arguments.watching.progress);
-    let line = |now: &Report| format!("{}: still far {:.0} MiB", now.name, mib(now.far_bytes()));
+    let line = |now: &Report| format!("{}: still far {:.0} MiB", now.name, mebibytes(now.far_bytes()));
     let outcome = farmem_supervisor::detach(name, |now| display.show(|| line(now)));
     display.clear();
     outcome
@@ -88,8 +88,4 @@ fn bring_back(name: &str, arguments: &DetachArguments) -> Result<Report, SetErro
 fn print_json(outcome: &impl Serialize) -> Result<(), Failure> {
     println!("{}", serde_json::to_string_pretty(outcome).map_err(anyhow::Error::from)?);
     Ok(())
-}
-
-fn mib(bytes: u64) -> f64 {
-    ByteCount::new(bytes).get() as f64 / f64::from(1 << 20)
 }

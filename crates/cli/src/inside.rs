@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use farmem::Failure;
+use farmem_page::mebibytes;
 use farmem_supervisor::{ProcessReport, RegionReport, RegionsReport, processes, regions};
 use serde::Serialize;
 
@@ -38,7 +39,7 @@ pub(crate) fn print(name: &str, as_json: bool) -> Result<ExitCode, Failure> {
 }
 
 fn mib(bytes: u64) -> String {
-    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
+    format!("{:.1}", mebibytes(bytes))
 }
 
 fn table(inside: &Inside) -> String {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use farmem::Failure;
 use farmem_machine::Memory;
+use farmem_page::mebibytes;
 use farmem_supervisor::{Resized, SetError, Size};
 use serde::Serialize;
 
@@ -133,7 +134,7 @@ fn freed(resized: &Resized) -> u64 {
 }
 
 fn mib(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+    format!("{:.1} MiB", mebibytes(bytes))
 }
 
 /// How it goes.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use farmem::Failure;
 use farmem_machine::Memory;
-use farmem_page::ByteCount;
+use farmem_page::mebibytes;
 use farmem_supervisor::{Limits, PoolRange, Report};
 
 use crate::amount::{PoolAmount, Setting};
@@ -52,12 +52,11 @@ pub(crate) fn limits(settings: &[Setting]) -> Result<Limits, Failure> {
 
 /// The limits of an application, for a person.
 pub(crate) fn sentence(report: &Report) -> String {
-    let mib = |bytes: u64| ByteCount::new(bytes).get() as f64 / f64::from(1 << 20);
     format!(
         "{}: local {:.1} MiB, pool {:.1} MiB, weight {}",
         report.name,
-        mib(report.budget_bytes),
-        mib(report.pool_limit_bytes),
+        mebibytes(report.budget_bytes),
+        mebibytes(report.pool_limit_bytes),
         report.weight
     )
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use farmem::Failure;
+use farmem_page::mebibytes;
 use farmem_supervisor::{Report, applications, query, troubles};
 
 use crate::arguments::StatArguments;
@@ -35,7 +36,7 @@ fn table(reports: &[Report]) -> String {
     if reports.is_empty() {
         return "Nothing runs under Farmem. Start something: farmem run --local 512M -- PROGRAM\n".to_owned();
     }
-    let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+    let mib = |bytes: u64| format!("{:.1}", mebibytes(bytes));
     let mut table = format!(
         "{:<20} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
         "NAME", "PID", "PROCS", "BUDGET", "RESIDENT", "FAR", "POOL", "NODES", "DISK", "FAULTS"

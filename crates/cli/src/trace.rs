@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use farmem::Failure;
-use farmem_page::ByteCount;
+use farmem_page::{ByteCount, mebibytes};
 use farmem_supervisor::PrefetchPolicy;
 use farmem_trace::{Replay, Row, Summary, TraceEntry, TraceError, TraceReader, courses, replay, summarise};
 use serde::Serialize;
@@ -161,7 +161,7 @@ fn print_summary(summary: &Summary) -> Result<(), Unprinted> {
     writeln!(
         out,
         "budget {:.1} MiB, prefetching by {}, {:.1} s, {}",
-        summary.budget_bytes as f64 / f64::from(1 << 20),
+        mebibytes(summary.budget_bytes),
         summary.prefetch,
         summary.seconds,
         if summary.is_complete { "complete" } else { "cut off" },

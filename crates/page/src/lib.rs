@@ -10,7 +10,9 @@ mod units;
 mod word;
 
 pub use place::{PatternIndex, Place, SlabIndex, SlotIndex, SlotPlace};
-pub use units::{ByteCount, PAGE_BYTES, PAGE_SHIFT, PageCount, PageIndex, PageRange, VirtAddr};
+pub use units::{
+    ByteCount, PAGE_BYTES, PAGE_SHIFT, PageCount, PageIndex, PageRange, VirtAddr, mebibytes, mebibytes_up,
+};
 pub use word::{AgeStamp, Level, PageWord, Transition};
 
 /// The bytes of one page.

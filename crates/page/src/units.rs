@@ -111,6 +111,16 @@ impl ByteCount {
     }
 }
 
+/// Bytes in MiB, as people are told of them.
+pub fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// MiB needed to hold so many bytes.
+pub const fn mebibytes_up(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << 20)
+}
+
 impl Add<PageCount> for PageIndex {
     type Output = PageIndex;
     fn add(self, count: PageCount) -> PageIndex {

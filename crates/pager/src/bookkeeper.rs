@@ -182,10 +182,7 @@ impl Bookkeeper {
         if self.scanner.is_none() {
             return pacing::SHORTEST_NS;
         }
-        if engine.eviction.quiescence.is_wanted() {
-            self.take_time();
-            engine.eviction.quiescence.start(self.whereabouts.allowed());
-        }
+        engine.eviction.quiescence.start_if_wanted(self.whereabouts.allowed());
         let far = self.manage(unnoticed);
         self.is_returning = match (&mut self.swap_in, &mut self.buffers) {
             (Some(swap_in), Some(buffers)) => swap_in.step(engine, buffers),
@@ -252,7 +249,7 @@ impl Bookkeeper {
         if !self.is_with_handler {
             self.take_time();
         } else if self.unhurried.is_none() {
-            self.unhurried = thread::make_urgent(thread::current());
+            self.unhurried = thread::become_urgent();
         }
         let engine = self.engine;
         if !self.is_attended {

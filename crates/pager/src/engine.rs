@@ -19,7 +19,7 @@ use crate::eviction::vault::Vault;
 use crate::fault::flights::Flights;
 use crate::fault::foresight::Foresight;
 use crate::fault::handlers::Handlers;
-use crate::forks::children::{PartedChild, has_ended};
+use crate::forks::children::PartedChild;
 use crate::forks::family::Family;
 use crate::hints::Hints;
 use crate::hints::mailboxes::Mailboxes;
@@ -62,6 +62,8 @@ pub struct Engine {
     pub(crate) tracing: Tracing,
     pub(crate) is_managing: AtomicBool,
     pub(crate) has_withdrawn: AtomicBool,
+    /// Whether the pager is needed for something else than memory.
+    pub(crate) is_needed: AtomicBool,
 }
 
 impl Engine {
@@ -121,6 +123,7 @@ impl Engine {
             tracing: Tracing::new(parts.ledger),
             is_managing: AtomicBool::new(false),
             has_withdrawn: AtomicBool::new(false),
+            is_needed: AtomicBool::new(false),
         })
         .map(|engine| &*engine)
     }
@@ -145,6 +148,16 @@ impl Engine {
         self.residency.set_limit(limit, processes);
         self.slot.set_limit(limit);
         self.eviction.victims.set_budget(limit);
+    }
+
+    /// Whether the pager is to leave the program, which goes on.
+    pub fn is_withdrawing(&self) -> bool {
+        self.ledger.is_withdrawing()
+    }
+
+    /// Whether the pager is needed for something else than memory. As long as it is, it doesn't leave.
+    pub fn set_needed(&self, is_needed: bool) {
+        self.is_needed.store(is_needed, Ordering::Release);
     }
 
     /// Whether the program needs its pager no more: nothing of it is far, and nothing will be.
@@ -173,7 +186,7 @@ impl Engine {
     /// [`Engine::fail`], of what the kernel must not refuse.
     pub(crate) fn refused(&self, step: Step, error: impl Into<Errno>) -> ! {
         // The memory goes a moment before the process has ended.
-        if subject::has_ended() || has_ended(&self.pages.uffd) {
+        if subject::has_ended() || self.pages.uffd.has_ended() {
             // What can't be done to it needn't be done any more.
             self.note_end();
             subject::leave();

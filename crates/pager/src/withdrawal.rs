@@ -2,7 +2,8 @@
 //!
 //! 1. From the first step on nothing leaves.
 //! 2. What is far comes back, a step at a time, between the faults of the program, which are served as ever.
-//! 3. Children that are served here get pagers of their own, or end.
+//! 3. Children that are served here get pagers of their own, or end. Whoever needs the pager for something
+//!    else than memory ([`Engine::set_needed`]) is waited for as well.
 //! 4. Nobody changes pages (a [`Reading`](crate::gate::Reading) is held, and never given up) and no event
 //!    waits: when now no word says that its page is far or in somebody's hands, the memory is unregistered.
 //!    Threads that wait there go on by the kernel's doing.
@@ -12,13 +13,11 @@
 
 use core::sync::atomic::Ordering;
 
-use farmem_page::{PageCount, PageIndex, PageRange, PageWord, Place};
-use farmem_sys::uffd::UffdError;
+use farmem_page::{PageIndex, PageWord, Place};
 use farmem_sys::{sparse, thread};
 
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::fault::serve::{Cause, ServeBuffers};
-use crate::forks::children::NOWHERE;
 
 /// A step ends after this time: meanwhile nobody else of the pager does what the bookkeeper does.
 const STEP_NS: u64 = 2_000_000;
@@ -58,7 +57,8 @@ impl Withdrawal {
             return PAUSE_NS;
         }
         self.hand = PageIndex::new(0);
-        if engine.family.children.are_any() || !engine.unregister_all() { LOOK_NS } else { PAUSE_NS }
+        let is_needed = engine.family.children.are_any() || engine.is_needed.load(Ordering::Acquire);
+        if is_needed || !engine.unregister_all() { LOOK_NS } else { PAUSE_NS }
     }
 
     /// A step of the return. Whether there is more to do.
@@ -97,9 +97,7 @@ impl Engine {
         }
         // Asked after the look: a fork that has copied the page table before it either waits to be heard of,
         // or has been.
-        let probe = PageRange::at(NOWHERE, PageCount::new(1));
-        let is_changing = self.pages.uffd.zero_in(probe).stopped == Some(UffdError::Changing);
-        if is_changing || self.family.children.are_any() || self.eviction.are_stranded() {
+        if self.pages.uffd.is_changing() || self.family.children.are_any() || self.eviction.are_stranded() {
             return false;
         }
         for region in self.pages.regions.iter() {

@@ -174,6 +174,10 @@ const SCHED_OTHER: usize = 0;
 const SCHED_FIFO: usize = 1;
 const SCHED_BATCH: usize = 3;
 const SCHED_IDLE: usize = 5;
+/// A mark of a policy: what the thread makes begins without a priority.
+const SCHED_RESET_ON_FORK: usize = 0x4000_0000;
+/// A thread of these keeps its nice value while it is urgent.
+const WITHOUT_PRIORITY: [usize; 3] = [SCHED_OTHER, SCHED_BATCH, SCHED_IDLE];
 
 /// How a thread competes for a processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -206,6 +210,11 @@ pub struct Scheduling {
 impl Scheduling {
     /// Before all that is not urgent.
     const URGENT: Self = Self { policy: SCHED_FIFO, priority: 1 };
+
+    /// The same for what the thread itself does, and not for what it makes.
+    const fn of_itself(self) -> Self {
+        Self { policy: self.policy | SCHED_RESET_ON_FORK, ..self }
+    }
 
     /// That of a thread of any process; `None` when it has ended.
     pub fn of(thread: u32) -> Option<Self> {
@@ -241,10 +250,19 @@ impl Scheduling {
 /// what is to be given back to it; `None`, and nothing has changed, when the kernel refuses, or the thread
 /// has a priority already.
 pub fn make_urgent(thread: u32) -> Option<Scheduling> {
-    /// A thread of these keeps its nice value while it is urgent.
-    const WITHOUT_PRIORITY: [usize; 3] = [SCHED_OTHER, SCHED_BATCH, SCHED_IDLE];
     let before = Scheduling::of(thread)?;
     (WITHOUT_PRIORITY.contains(&before.policy) && Scheduling::URGENT.give(thread)).then_some(before)
+}
+
+/// Lets the calling thread run before all that is not urgent, but not the threads that it starts from then
+/// on. Returns what it is to be given back; `None`, and nothing has changed, when the kernel refuses, or it
+/// has a priority already.
+pub fn become_urgent() -> Option<Scheduling> {
+    let own = current();
+    let before = Scheduling::of(own)?;
+    let has_priority = !WITHOUT_PRIORITY.contains(&(before.policy & !SCHED_RESET_ON_FORK));
+    // The mark stays: not everybody who may be urgent may take it away.
+    (!has_priority && Scheduling::URGENT.of_itself().give(own)).then_some(before.of_itself())
 }
 
 /// The calling thread's number.
@@ -301,6 +319,8 @@ pub fn process_cpu_ns() -> u64 {
 mod tests {
     extern crate std;
 
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -319,6 +339,35 @@ mod tests {
 
             assert_eq!(Scheduling::of(own), Some(before));
             assert_eq!(rustix::process::getpriority_process(None), Ok(7));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn threads_that_an_urgent_one_starts_are_not_urgent() {
+        const UNKNOWN: usize = usize::MAX;
+        /// The policy of the started thread, as soon as that runs.
+        static STARTED: AtomicUsize = AtomicUsize::new(UNKNOWN);
+        fn run(_: &'static mut u8) -> ! {
+            let own = Scheduling::of(current());
+            STARTED.store(own.map_or(UNKNOWN - 1, |own| own.policy), Ordering::Release);
+            exit()
+        }
+        std::thread::spawn(|| {
+            let normal = Scheduling { policy: SCHED_OTHER, priority: 0 };
+            // Not everybody may be. A second time the mark of the first is there.
+            for _ in 0..2 {
+                let Some(given_back) = become_urgent() else { return };
+                assert_eq!(become_urgent(), None, "it is urgent already");
+                spawn_with(run, memory::leak(0).unwrap()).unwrap();
+                while STARTED.load(Ordering::Acquire) == UNKNOWN {
+                    sleep(1_000_000);
+                }
+                assert_eq!(STARTED.swap(UNKNOWN, Ordering::AcqRel), normal.policy);
+                assert!(given_back.give(current()));
+                assert_eq!(Scheduling::of(current()), Some(normal.of_itself()));
+            }
         })
         .join()
         .unwrap();

@@ -364,7 +364,7 @@ impl Uffd {
     }
 
     /// Whether an event waits to be read, or is being finished.
-    pub(crate) fn is_changing(&self) -> bool {
+    pub fn is_changing(&self) -> bool {
         self.zero_vacant(NOTHING).stopped == Some(UffdError::Changing)
     }
 
@@ -592,7 +592,7 @@ impl Uffd {
 const UFFD_API: u8 = 0xaa;
 /// The last page that a process can have, which only one that insists has mapped. Most kernels refuse to talk
 /// about the lowest pages.
-const NOTHING: PageRange =
+pub const NOTHING: PageRange =
     PageRange::at(VirtAddr::new((1 << 47) - 2 * PAGE_BYTES as u64).page(), PageCount::new(1));
 /// What faults are reported on: missing pages, and write-protected ones.
 const MISSING: u64 = 1 << 0;

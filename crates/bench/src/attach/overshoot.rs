@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use farmem_page::ByteCount;
+use farmem_page::{ByteCount, mebibytes};
 use rustix::event::Timespec;
 
 use super::Bench;
@@ -35,7 +35,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Measurement>> {
     let managed = bench.farmem.run(&bench.farmem.name(), budget, &program);
     let managed = fill(bench, managed, taken, Some(budget))?;
     const FILLING: &str = "time of the filling";
-    let over = managed.peak.get().saturating_sub(budget.get()) as f64 / f64::from(1 << 20);
+    let over = mebibytes(managed.peak.get().saturating_sub(budget.get()));
     Ok(vec![
         Measurement::less(&case, "native", FILLING, native.filling_seconds, "s"),
         Measurement::less(&case, "farmem", FILLING, managed.filling_seconds, "s"),

@@ -1,5 +1,7 @@
 //! A report as records.
 
+use farmem_page::mebibytes;
+
 use super::case::{CaseName, PeerName};
 use super::report::{Figure, Report};
 use crate::record::{Findings, Measurement};
@@ -31,7 +33,7 @@ fn measurements(figure: &Figure) -> Vec<Measurement> {
         less("time taken by the machine's host", figure.stolen_share * 100.0, "%"),
     ];
     if figure.peer != PeerName::Native && figure.case != CaseName::Fits {
-        found.push(less("resident peak", figure.resident_peak_bytes as f64 / f64::from(1 << 20), "MiB"));
+        found.push(less("resident peak", mebibytes(figure.resident_peak_bytes), "MiB"));
     }
     if figure.case == CaseName::RandomRead {
         found.extend(parts(figure).into_iter().flatten().map(|(part, microseconds)| {

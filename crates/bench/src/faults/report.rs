@@ -4,6 +4,7 @@ use std::fmt;
 
 use comfy_table::Table;
 use farmem_machine::Description;
+use farmem_page::mebibytes;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -185,12 +186,11 @@ pub(super) fn with_ratios(figures: Vec<Figure>) -> Vec<Figure> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         writeln!(
             f,
             "{} MiB of data, {} MiB of it local; medians of {} on {} cores ({}{}), Linux {}",
-            mib(self.data_bytes),
-            mib(self.local_bytes),
+            mebibytes(self.data_bytes),
+            mebibytes(self.local_bytes),
             self.repetitions,
             self.machine.cores,
             self.machine.processor,
@@ -251,7 +251,7 @@ impl Report {
                 format!("{:.2}", figure.major_faults_per_access + figure.minor_faults_per_access),
                 format!("{:.3}", figure.cpu_nanoseconds_per_access / 1e3),
                 format!("{:.0}%", figure.stolen_share * 100.0),
-                format!("{:.1}", figure.resident_peak_bytes as f64 / f64::from(1 << 20)),
+                format!("{:.1}", mebibytes(figure.resident_peak_bytes)),
                 ratio(figure.ratio_to_best_peer),
                 ratio(figure.ratio_to_zram_lz4),
             ]);

@@ -9,8 +9,8 @@ use farmem_page::ByteCount;
 use serde::Serialize;
 use tempfile::TempDir;
 
+use crate::below::{Below, LEAST_POOL, small_pool};
 use crate::host::Host;
-use crate::member::Member;
 
 /// Where far memory is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize)]
@@ -40,15 +40,12 @@ impl Far {
     fn pool(self, data: ByteCount) -> u64 {
         match self {
             // What can't be compressed takes a little more than itself.
-            Self::Pool => data.get() + data.get() / 8 + LEAST_POOL,
-            Self::Node | Self::Disk => (data.get() / BEYOND).max(LEAST_POOL),
+            Self::Pool => data.get() + data.get() / 8 + LEAST_POOL.get(),
+            Self::Node | Self::Disk => small_pool(data).get(),
         }
     }
 }
 
-/// How many times more data than pool where most is to go beyond it, and the least pool.
-const BEYOND: u64 = 16;
-const LEAST_POOL: u64 = 4 << 20;
 /// What a broker has in addition to what it promises to programs: one that has ended gives its part back a
 /// moment later.
 const SPARE_POOL: u64 = 64 << 20;
@@ -62,8 +59,7 @@ const MOST_WEIGHT: u64 = 100;
 pub(super) struct Site {
     far: Far,
     host: Host,
-    node: Option<Member>,
-    disk: PathBuf,
+    below: Below,
     /// Where they say what they do, and programs how it went.
     folder: TempDir,
 }
@@ -77,11 +73,12 @@ impl Site {
         let host = Host::start(farmem, folder.path(), &pool, &[])?;
         // Entries that are kept are room as well, and a slab is full of one size of page.
         let memory = ByteCount::new(sum(&|data| 2 * data.get() + RESERVE_BYTES));
-        let node = match far {
-            Far::Node => Some(Member::start(farmem, folder.path(), memory)?),
-            Far::Pool | Far::Disk => None,
+        let below = match far {
+            Far::Pool => Below::Nothing,
+            Far::Node => Below::node(farmem, folder.path(), memory, None)?,
+            Far::Disk => Below::Disk(disk.to_owned()),
         };
-        Ok(Self { far, host, node, disk: disk.to_owned(), folder })
+        Ok(Self { far, host, below, folder })
     }
 
     /// Where a program of that name leaves its statistics when it ends.
@@ -103,12 +100,7 @@ impl Site {
         add("--stats", self.statistics(name).display().to_string());
         add("--weight", weight.to_string());
         add("--pool", format!("{pool}-{pool}"));
-        if let Some(node) = &self.node {
-            add("--node", node.address().to_owned());
-        }
-        if self.far == Far::Disk {
-            add("--disk", format!("{}:{}", self.disk.display(), 2 * data.get()));
-        }
+        options.extend(self.below.options(ByteCount::new(2 * data.get())));
         options
     }
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use farmem_page::ByteCount;
 
 use super::route::Route;
+use crate::below::{Below, small_pool};
 use crate::median::median;
 use crate::run::Runner;
 use crate::workload::{Outcome, Pattern};
@@ -15,9 +16,6 @@ use crate::{option, own};
 pub(super) const PATTERNS: [Pattern; 2] = [Pattern::Sequential, Pattern::RandomRead];
 /// How many times more data than local memory.
 const OVERSUBSCRIPTION: u64 = 4;
-/// How many times more data than pool where most is to go beyond it, and the least pool.
-const BEYOND: u64 = 16;
-const LEAST_POOL: u64 = 4 << 20;
 /// What a disk file is made in. Folders for what is temporary are often memory.
 const DISK_FOLDER: &str = "/var/tmp";
 
@@ -40,15 +38,15 @@ impl Far<'_> {
     /// Options of `farmem run` for it, with so much data.
     pub(super) fn options(&self, data: ByteCount) -> Vec<String> {
         let pool = match self {
-            Self::Pool => data.get(),
-            Self::Disk | Self::Node(_) => (data.get() / BEYOND).max(LEAST_POOL),
+            Self::Pool => data,
+            Self::Disk | Self::Node(_) => small_pool(data),
         };
-        let mut options = vec!["--pool".to_owned(), pool.to_string()];
-        match self {
-            Self::Pool => {}
-            Self::Disk => options.extend(["--disk".to_owned(), format!("{DISK_FOLDER}:{}", data.get())]),
-            Self::Node(route) => options.extend(route.options()),
-        }
+        let mut options = vec!["--pool".to_owned(), pool.get().to_string()];
+        options.extend(match self {
+            Self::Pool => Below::Nothing.options(data),
+            Self::Disk => Below::Disk(DISK_FOLDER.into()).options(data),
+            Self::Node(route) => route.options(),
+        });
         options
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use comfy_table::{CellAlignment, Table};
 use farmem_machine::Description;
+use farmem_page::mebibytes;
 use serde::Serialize;
 
 use super::loss::LossFigure;
@@ -494,7 +495,6 @@ impl Report {
             ],
             1,
         );
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         for figure in &self.losses {
             let us = |latency: &Latency| [latency.p50_us, latency.p99_us].map(|us| format!("{us:.0}"));
             losses.add_row(
@@ -505,7 +505,7 @@ impl Report {
                         format!("{:.1}", figure.longest_ms),
                         format!("{:.1}", figure.seconds_away),
                         format!("{:.1}", figure.seconds_to_whole),
-                        format!("{:.1}", mib(figure.rebuilt_bytes)),
+                        format!("{:.1}", mebibytes(figure.rebuilt_bytes)),
                         format!("{:.2}×", figure.stored_bytes as f64 / figure.kept_bytes.max(1) as f64),
                     ]),
             );

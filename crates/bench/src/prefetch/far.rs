@@ -8,8 +8,7 @@ use clap::ValueEnum;
 use farmem_page::ByteCount;
 use serde::Serialize;
 
-use crate::member::Member;
-use crate::relay::Relay;
+use crate::below::{Below, LEAST_POOL};
 
 /// Where far memory is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize)]
@@ -27,39 +26,25 @@ pub enum Far {
 const DELAY: Duration = Duration::from_micros(250);
 /// Memory that the node lends, which is more than any of the programs has.
 const NODE_MEMORY: ByteCount = ByteCount::new(4 << 30);
-/// What is on its way to the node is in the pool.
-const POOL: &str = "4M";
 
-/// What is below the pools of programs. It ends when dropped.
-pub(super) enum Site {
-    Pool,
-    Node { relay: Relay, _node: Member },
-}
-
-impl Site {
+impl Far {
     /// `folder` is for what a node says.
     ///
     /// # Errors
     /// When a node can't be started.
-    pub(super) fn open(farmem: &Path, far: Far, folder: &Path) -> Result<Self> {
-        match far {
-            Far::Pool => Ok(Self::Pool),
-            Far::Node => {
-                let node = Member::start(farmem, folder, NODE_MEMORY)?;
-                let relay = Relay::start(node.address(), DELAY)?;
-                Ok(Self::Node { relay, _node: node })
-            }
-        }
-    }
-
-    /// Options of `farmem run`.
-    pub(super) fn options(&self) -> Vec<String> {
+    pub(super) fn open(self, farmem: &Path, folder: &Path) -> Result<Below> {
         match self {
-            Self::Pool => Vec::new(),
-            Self::Node { relay, .. } => {
-                let address = relay.address().to_string();
-                ["--plain", "--pool", POOL, "--node", &address].map(str::to_owned).to_vec()
-            }
+            Self::Pool => Ok(Below::Nothing),
+            Self::Node => Below::node(farmem, folder, NODE_MEMORY, Some(DELAY)),
         }
     }
+}
+
+/// Options of `farmem run`.
+pub(super) fn options(below: &Below) -> Vec<String> {
+    let mut options = below.options(ByteCount::ZERO);
+    if !options.is_empty() {
+        options.extend(["--plain".to_owned(), "--pool".to_owned(), LEAST_POOL.get().to_string()]);
+    }
+    options
 }

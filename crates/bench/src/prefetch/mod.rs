@@ -21,7 +21,6 @@ use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 
 pub use far::Far;
-use far::Site;
 pub use name::SubjectName;
 use prepare::Workshop;
 pub use report::Report;
@@ -81,7 +80,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let folder = tempfile::tempdir()?;
     let (subjects, left_out) = subjects(options, folder.path());
     let runner = Runner::new(&options.farmem, interrupt)?;
-    let site = Site::open(&options.farmem, options.far, folder.path())?;
+    let below = options.far.open(&options.farmem, folder.path())?;
     let everything = Memory::current()?.total;
     let mut figures = Vec::new();
     for subject in &subjects {
@@ -89,7 +88,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         let is_exact =
             options.repeat.is_none() && subject.name() == option::name(&SubjectName::UNPREDICTABLE);
         let exact = if is_exact { EXACT } else { 1 };
-        let whole = measure(&runner, &site, subject, PrefetchPolicy::None, everything)?;
+        let whole = measure(&runner, &below, subject, PrefetchPolicy::None, everything)?;
         let quarter = ByteCount::new(whole.memory.get() / OVERSUBSCRIPTION);
         let local = options.local.unwrap_or(quarter).max(LEAST_LOCAL);
         let mut samples: BTreeMap<usize, Vec<Ran>> = BTreeMap::new();
@@ -101,7 +100,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
                     subject.name(),
                     policy.name()
                 );
-                let sample = measure(&runner, &site, subject, policy, local)?;
+                let sample = measure(&runner, &below, subject, policy, local)?;
                 if whole.said != sample.said {
                     bail!("{} said something else under {}", subject.name(), policy.name());
                 }

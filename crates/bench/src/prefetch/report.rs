@@ -6,7 +6,7 @@ use std::fmt;
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
 use farmem_machine::Description;
-use farmem_page::ByteCount;
+use farmem_page::{ByteCount, mebibytes};
 use farmem_policy::PrefetchPolicy;
 use serde::Serialize;
 
@@ -211,11 +211,7 @@ impl fmt::Display for Report {
             let [least, most] = figure.seconds_range;
             table.add_row([
                 if is_first { figure.program.clone() } else { String::new() },
-                if is_first {
-                    format!("{:.1}", figure.local_bytes as f64 / f64::from(1 << 20))
-                } else {
-                    String::new()
-                },
+                if is_first { format!("{:.1}", mebibytes(figure.local_bytes)) } else { String::new() },
                 figure.policy.to_owned(),
                 format!("{:.3}", figure.seconds),
                 format!("{least:.3}-{most:.3}"),

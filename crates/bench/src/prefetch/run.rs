@@ -4,8 +4,9 @@ use anyhow::Context;
 use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 
-use super::far::Site;
+use super::far;
 use super::subject::{Ran, Subject};
+use crate::below::Below;
 use crate::run::Runner;
 use crate::stolen;
 
@@ -13,13 +14,13 @@ use crate::stolen;
 /// least. A program that ends before its pager has come shows nothing: it is run again as well.
 pub(super) fn measure(
     runner: &Runner,
-    site: &Site,
+    below: &Below,
     subject: &Subject,
     policy: PrefetchPolicy,
     local: ByteCount,
 ) -> anyhow::Result<Ran> {
     let measure_once = || {
-        let mut options = site.options();
+        let mut options = far::options(below);
         let own = ["--local", &local.get().to_string(), "--prefetch", policy.name()];
         options.extend(own.map(str::to_owned));
         subject.run(runner, options).with_context(|| format!("{} under {}", subject.name(), policy.name()))

@@ -12,7 +12,6 @@ use farmem_sys::uffd::UffdError;
 use farmem_telemetry::Counter;
 
 use crate::engine::Engine;
-use crate::forks::children::NOWHERE;
 use crate::gate::Change;
 use crate::inject::Injection;
 
@@ -140,8 +139,7 @@ impl Scanner {
     fn is_registered(&self, engine: &Engine, range: PageRange) -> bool {
         let mapping = engine.pages.files.maps.next(range.start.addr());
         let is_one = matches!(mapping, Ok(Some(mapping)) if mapping.range.intersect(range) == range);
-        let probe = PageRange::at(NOWHERE, PageCount::new(1));
-        is_one && engine.pages.uffd.zero_in(probe).stopped != Some(UffdError::Changing)
+        is_one && !engine.pages.uffd.is_changing()
     }
 
     /// Marks the control blocks of all threads: an ending thread can't wait for its page.

@@ -100,14 +100,11 @@ impl Quiescence {
         }
     }
 
-    /// Whether somebody has needed the threads that aren't there yet.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.stage.load(Ordering::Relaxed) == stage::WANTED
-    }
-
-    /// On the bookkeeper, which must not be urgent, since its threads would be from their beginning: starts
-    /// the threads that are wanted, if they may be had.
-    pub(crate) fn start(&'static self, allowed: Option<Allowed>) {
+    /// On the bookkeeper: starts the threads, once they are wanted and if they may be had.
+    pub(crate) fn start_if_wanted(&'static self, allowed: Option<Allowed>) {
+        if self.stage.load(Ordering::Relaxed) != stage::WANTED {
+            return;
+        }
         self.stage.store(stage::DECIDED, Ordering::Relaxed);
         let Some(allowed) = allowed.filter(|it| (2..=MOST as u32).contains(&it.count())) else { return };
         let posts = self.posts.iter().zip((0..).map_while(|nth| allowed.nth(nth)));
@@ -187,7 +184,7 @@ impl Keeper {
     fn run(&'static mut self) -> ! {
         thread::name(c"farmem-quiet");
         affinity::stay_on(self.post.processor.load(Ordering::Relaxed));
-        if thread::make_urgent(thread::current()).is_none() {
+        if thread::become_urgent().is_none() {
             thread::exit();
         }
         self.post.stance.store(stance::ASLEEP, Ordering::Release);

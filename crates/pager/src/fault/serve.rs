@@ -17,7 +17,7 @@ use crate::engine::{BATCH_PAGES, Engine};
 use crate::eviction::vault::PageReader;
 use crate::fault::batch::Batch;
 use crate::fault::references::FollowPlan;
-use crate::fault::waiting::{Waiting, Whence};
+use crate::fault::waiting::{Sampler, Waiting, Whence, of_all};
 use crate::gate::Holding;
 
 /// Memory that a handler works in.
@@ -27,8 +27,7 @@ pub(crate) struct ServeBuffers {
     pub(crate) reader: PageReader,
     /// What the thread of the fault in hand waits for.
     pub(crate) waiting: Waiting,
-    /// Faults until it is measured again how long decisions take.
-    unmeasured: u32,
+    decisions: Sampler,
 }
 
 impl ServeBuffers {
@@ -39,22 +38,17 @@ impl ServeBuffers {
             content: memory::table_mut(BATCH_PAGES)?,
             reader: engine.vault.reader(&engine.pages.uffd, &engine.pages.gate),
             waiting: Waiting::new(),
-            unmeasured: 0,
+            decisions: Sampler::new(),
         })
     }
 
     /// Begins to measure how long it takes to decide what to fetch ahead, if its turn has come.
     fn begin_deciding(&mut self) -> Option<Deciding> {
-        let is_due = self.unmeasured == 0;
-        self.unmeasured = self.unmeasured.checked_sub(1).unwrap_or(DECIDING_SAMPLE - 1);
-        let first_ns = is_due.then(thread::now_ns)?;
+        let first_ns = self.decisions.is_due().then(thread::now_ns)?;
         let began_ns = thread::now_ns();
         Some(Deciding { began_ns, clock_ns: began_ns.saturating_sub(first_ns) })
     }
 }
-
-/// Of so many faults on stored pages one is measured.
-const DECIDING_SAMPLE: u32 = 61;
 
 /// A decision that is measured.
 struct Deciding {
@@ -198,7 +192,7 @@ impl Engine {
         let (plan, looked_ns) = self.plan_following(fault, run.is_some());
         if let Some(Deciding { began_ns, clock_ns }) = deciding {
             let took_ns = thread::now_ns().saturating_sub(began_ns).saturating_sub(looked_ns + clock_ns);
-            self.slot.add(Counter::DecidingNs, took_ns * u64::from(DECIDING_SAMPLE));
+            self.slot.add(Counter::DecidingNs, of_all(took_ns));
         }
         (run, plan)
     }

@@ -8,8 +8,34 @@ use farmem_store::Origin;
 use farmem_sys::thread;
 use farmem_telemetry::{Counter, ProcessSlot};
 
-/// Of so many loads for a fault, one is timed. No power of two: programs have patterns.
+/// Of so many steps of a kind, one is timed. No power of two: programs have patterns.
 const SAMPLED: u32 = 61;
+
+/// Which steps of a kind are timed.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    /// Steps until the next one that is.
+    left: u32,
+}
+
+impl Sampler {
+    /// Not the first step, which takes longer than others.
+    pub(crate) const fn new() -> Self {
+        Self { left: SAMPLED - 1 }
+    }
+
+    /// Whether the step that begins is timed.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let is_due = self.left == 0;
+        self.left = self.left.checked_sub(1).unwrap_or(SAMPLED - 1);
+        is_due
+    }
+}
+
+/// What all steps of a kind have taken, if one that was timed took so long.
+pub(crate) const fn of_all(timed_ns: u64) -> u64 {
+    timed_ns * SAMPLED as u64
+}
 
 /// Where the page of a fault came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +67,7 @@ impl Timing {
     pub(crate) fn end_step(&mut self, slot: &ProcessSlot<'_>, counter: Counter) {
         if let Some(last_ns) = &mut self.last_ns {
             let now_ns = thread::now_ns();
-            slot.add(counter, (now_ns - *last_ns) * u64::from(SAMPLED));
+            slot.add(counter, of_all(now_ns - *last_ns));
             *last_ns = now_ns;
         }
     }
@@ -54,8 +80,7 @@ pub(crate) struct Waiting {
     room_ns: u64,
     /// When the thread went on, where other things were done for it after that.
     let_go_ns: Option<u64>,
-    /// Loads so far, up to the next that is timed.
-    loads: u32,
+    loads: Sampler,
     /// Whether the load in hand, and what follows it, is timed.
     is_timed: bool,
     /// Whether all that was loaded came from the pool's memory.
@@ -68,7 +93,7 @@ impl Waiting {
             whence: Whence::Unknown,
             room_ns: 0,
             let_go_ns: None,
-            loads: 0,
+            loads: Sampler::new(),
             is_timed: false,
             is_from_memory: true,
         }
@@ -99,12 +124,8 @@ impl Waiting {
 
     /// Pages are about to be loaded. When that was, if it is to be timed.
     pub(crate) fn begin_loading(&mut self) -> Option<u64> {
-        self.loads += 1;
         self.is_from_memory = true;
-        self.is_timed = self.loads >= SAMPLED;
-        if self.is_timed {
-            self.loads = 0;
-        }
+        self.is_timed = self.loads.is_due();
         self.is_timed.then(thread::now_ns)
     }
 
@@ -124,7 +145,7 @@ impl Waiting {
     /// They have been loaded. What of that was waiting for a node or a disk is none of unpacking.
     pub(crate) fn end_loading(&self, began_ns: Option<u64>, slot: &ProcessSlot<'_>) {
         let Some(began_ns) = began_ns.filter(|_| self.is_from_memory) else { return };
-        slot.add(Counter::UnpackNs, (thread::now_ns() - began_ns) * u64::from(SAMPLED));
+        slot.add(Counter::UnpackNs, of_all(thread::now_ns() - began_ns));
     }
 
     /// The thread goes on: what is done from here on it does not wait for.

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, Place, VirtAddr};
+use farmem_page::{PageCount, PageIndex, PageRange, Place};
 use farmem_store::{Origin, Urgency};
 use farmem_sys::guard::{self, Guard};
 use farmem_sys::lock::Lock;
@@ -33,9 +33,6 @@ const PROBE_NS: u64 = 50_000_000;
 const LOOK_NS: u64 = 20_000;
 /// How long to wait before a child for whose page there was no memory tries again.
 const MEMORY_NS: u64 = 1_000_000;
-/// The last page that a program can have, which only a program that insists has mapped. The lowest pages
-/// won't do: most kernels refuse to talk about them (`vm.mmap_min_addr`).
-pub(crate) const NOWHERE: PageIndex = VirtAddr::new((1 << 47) - 2 * PAGE_BYTES as u64).page();
 
 /// A child.
 #[derive(Debug)]
@@ -119,7 +116,7 @@ impl Children {
         let is_open = |place: &Option<View>| place.is_none();
         let place = match views.iter().position(is_open) {
             // Some may have ended since it was last looked.
-            None => views.iter().position(|place| place.as_ref().is_some_and(|view| has_ended(&view.uffd))),
+            None => views.iter().position(|place| place.as_ref().is_some_and(|view| view.uffd.has_ended())),
             open => open,
         };
         let Some(place) = place else { return false };
@@ -169,7 +166,7 @@ impl Children {
         views
             .iter_mut()
             .flatten()
-            .filter(|view| has_ended(&view.uffd))
+            .filter(|view| view.uffd.has_ended())
             .for_each(|view| view.own = PageCount::ZERO);
         own_pages(&views)
     }
@@ -311,7 +308,7 @@ impl Engine {
                     Ok(None) | Err(_) => break,
                 }
             }
-            if service == Service::GoesOn && is_probe_due && has_ended(&view.uffd) {
+            if service == Service::GoesOn && is_probe_due && view.uffd.has_ended() {
                 service = Service::IsOver;
             }
             if service == Service::IsOver {
@@ -354,7 +351,7 @@ impl Engine {
         match message {
             Message::Fault { address, protected: true, .. } => self.let_child_write(view, address.page()),
             Message::Fault { address, thread, .. } => {
-                self.inject_death_of(thread, || has_ended(&view.uffd));
+                self.inject_death_of(thread, || view.uffd.has_ended());
                 self.answer_fault(view, address.page(), buffers)
             }
             event => {
@@ -472,7 +469,7 @@ impl Engine {
         let now_ns = thread::now_ns();
         let views = self.family.children.views.lock();
         let due = views.iter().flatten().filter(|view| view.due_ns <= now_ns);
-        let view = due.filter(|view| !has_ended(&view.uffd)).min_by_key(|view| view.due_ns)?;
+        let view = due.filter(|view| !view.uffd.has_ended()).min_by_key(|view| view.due_ns)?;
         Some((view.epoch, view.uffd.duplicate().ok()?))
     }
 
@@ -573,10 +570,4 @@ fn follow((page, frame): (PageIndex, PageIndex), event: &Message) -> Option<(Pag
 
 fn own_pages(views: &[Option<View>; MOST]) -> PageCount {
     PageCount::new(views.iter().flatten().map(|view| view.own.get()).sum())
-}
-
-/// Whether the memory that it reports is gone.
-pub(crate) fn has_ended(uffd: &Uffd) -> bool {
-    let range = PageRange::new(NOWHERE, PageIndex::new(NOWHERE.get() + 1));
-    uffd.zero_in(range).stopped == Some(UffdError::Ended)
 }

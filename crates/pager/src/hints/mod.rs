@@ -49,8 +49,6 @@ const USER_END: u64 = 1 << 47;
 pub enum HintError {
     /// No program has such addresses.
     Invalid,
-    /// More would be pinned than may be, or some of it isn't mapped.
-    NoMemory,
     /// Too much is asked for at this moment.
     Busy,
 }

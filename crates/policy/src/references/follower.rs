@@ -23,7 +23,7 @@ use farmem_page::{PAGE_BYTES, PageBytes, PageIndex, VirtAddr};
 use super::account::{Account, Cost};
 use super::links::{Compression, Links, Surroundings, Way};
 use super::sweep::{Explained, Pages, Sweep};
-use super::walk::{Branches, MOST_PAGES, Walk, Walked};
+use super::walk::{Branches, End, MOST_PAGES, Walk, Walked};
 
 /// Faults in a row at which tier 1 has fetched nothing ahead before this tier begins (Canvas §5.2).
 const SILENT_FAULTS: u32 = 3;
@@ -106,9 +106,7 @@ struct Past {
     is_run: bool,
     /// Whether an element of the array had led to where it began.
     is_explained: bool,
-    expected: Option<(PageIndex, Way)>,
-    /// The page on its way with which it ended.
-    awaited: Option<(PageIndex, Way)>,
+    end: Option<End>,
     is_dry: bool,
     /// The page that it began at.
     start: PageIndex,
@@ -137,7 +135,11 @@ impl Past {
 
     /// Whether it has led to `page`: that would have been fetched next, or it is on its way still.
     fn has_led_to(&self, page: PageIndex) -> bool {
-        self.expected.is_some_and(|(expected, _)| expected == page) || self.settled.pages().contains(&page)
+        self.expected() == Some(page) || self.settled.pages().contains(&page)
+    }
+
+    fn expected(&self) -> Option<PageIndex> {
+        self.end.and_then(End::expected)
     }
 }
 
@@ -241,14 +243,12 @@ impl Follower {
         self.try_on(address.page());
         let is_learning = self.is_learning();
         let past = self.past.take();
-        let expected = past.and_then(|past| past.expected);
-        // The program may come to a page before it is there, or after that without a fault.
-        let awaited = past.and_then(|past| past.awaited);
-        let is_met = expected.or(awaited).filter(|&(page, _)| page == address.page());
+        // The program may come to an awaited page before it is there, or after that without a fault.
+        let met = past.and_then(|past| past.end).and_then(|end| end.way_to(address.page()));
         let compression = self.links.compression();
         self.swept = if is_learning { self.sweep.learn(address, compression) } else { Explained::Not };
-        self.way = match is_met {
-            Some((_, way)) => way,
+        self.way = match met {
+            Some(way) => way,
             // An element of an array is no link: the next one lies elsewhere.
             None if self.swept == Explained::Onward => Way::UNKNOWN,
             None if is_learning => self.links.learn(self.history.iter().flatten(), address),
@@ -264,7 +264,7 @@ impl Follower {
                 self.history = [None; HISTORY];
             }
         }
-        if is_met.is_none() {
+        if met.is_none() {
             self.branches.clear();
         }
         let mut past = past?;
@@ -273,7 +273,7 @@ impl Follower {
             // Nothing is known yet of those behind it.
             past.settled.count = at + 1;
         }
-        self.judge(past, (has_led || expected.is_some()).then_some(has_led))
+        self.judge(past, (has_led || past.expected().is_some()).then_some(has_led))
     }
 
     /// The thread has faulted on `page`: whether the walk on trial has led there.
@@ -373,7 +373,7 @@ impl Follower {
             self.sweep.begin();
         }
         self.branches = walked.branches;
-        if walked.count == 0 && walked.expected.is_none() {
+        if walked.count == 0 && walked.end.and_then(End::expected).is_none() {
             return;
         }
         let settled = Settled {
@@ -388,8 +388,7 @@ impl Follower {
             taken: walked.taken,
             is_run: walked.is_run,
             is_explained: self.is_in_array(),
-            expected: walked.expected,
-            awaited: walked.awaited,
+            end: walked.end,
             is_dry: walked.count == 0,
             start: address.page(),
             rests_left: 1 + MOST_PAGES as u32,
@@ -415,7 +414,8 @@ impl Follower {
         self.history = [None; HISTORY];
         // Nothing will be known of it.
         self.trial = None;
-        self.past = self.past.map(|past| Past { expected: None, rests_left: 0, ..past });
+        let is_awaited = |end: &End| end.expected().is_none();
+        self.past = self.past.map(|past| Past { end: past.end.filter(is_awaited), rests_left: 0, ..past });
         self.branches.clear();
     }
 }

@@ -75,6 +75,31 @@ pub struct Walk<'a> {
     walked: Walked,
 }
 
+/// The page with which a walk ended, and how the program comes there.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End {
+    /// It would have been fetched next.
+    Expected(PageIndex, Way),
+    /// It is on its way.
+    Awaited(PageIndex, Way),
+}
+
+impl End {
+    /// How the program has come to `page`, if that is the one.
+    pub(super) fn way_to(self, page: PageIndex) -> Option<Way> {
+        let (Self::Expected(at, way) | Self::Awaited(at, way)) = self;
+        (at == page).then_some(way)
+    }
+
+    /// The page that would have been fetched next, if that is known.
+    pub(super) fn expected(self) -> Option<PageIndex> {
+        match self {
+            Self::Expected(page, _) => Some(page),
+            Self::Awaited(..) => None,
+        }
+    }
+}
+
 /// A walk that is over.
 #[derive(Debug)]
 pub struct Walked {
@@ -83,11 +108,8 @@ pub struct Walked {
     /// Whether it went through an array.
     pub(super) is_run: bool,
     pub(super) taken: Taken,
-    /// The page that would have been fetched next, and how the program comes there. `None` if it isn't known
-    /// where the walk went on.
-    pub(super) expected: Option<(PageIndex, Way)>,
-    /// The page on its way with which the walk ended, and how the program comes there.
-    pub(super) awaited: Option<(PageIndex, Way)>,
+    /// `None` if it isn't known where the walk went on.
+    pub(super) end: Option<End>,
     /// What was left for later.
     pub(super) branches: Branches,
     /// The surroundings of the address that it came to last.
@@ -108,8 +130,7 @@ impl<'a> Walk<'a> {
             count: 0,
             is_run: false,
             taken: Taken::default(),
-            expected: None,
-            awaited: None,
+            end: None,
             branches,
             last: None,
         };
@@ -171,7 +192,7 @@ impl<'a> Walk<'a> {
             self.walked.taken.add(way, link);
         }
         let Some(place) = self.walked.pages[..self.most].get_mut(self.walked.count) else {
-            self.walked.expected = Some((page, self.at.way));
+            self.walked.end = Some(End::Expected(page, self.at.way));
             return false;
         };
         *place = page;
@@ -197,7 +218,7 @@ impl<'a> Walk<'a> {
     pub fn decline(&mut self) {
         self.visits_left = 0;
         self.walked.count = self.walked.count.saturating_sub(1);
-        self.walked.expected = Some((self.at.address.page(), self.at.way));
+        self.walked.end = Some(End::Expected(self.at.address.page(), self.at.way));
     }
 
     /// The page to which the walk has come is on its way, and nobody waits for it: what it holds will be
@@ -207,7 +228,7 @@ impl<'a> Walk<'a> {
             return;
         }
         self.visits_left = 0;
-        self.walked.awaited = Some((self.at.address.page(), self.at.way));
+        self.walked.end = Some(End::Awaited(self.at.address.page(), self.at.way));
     }
 
     /// Ends it, for [`Follower::walked`](super::Follower::walked).

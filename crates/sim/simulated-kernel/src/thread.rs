@@ -59,7 +59,7 @@ impl Scheduling {
 }
 
 /// Allowed.
-pub fn make_urgent(_thread: u32) -> Option<Scheduling> {
+pub fn become_urgent() -> Option<Scheduling> {
     Some(Scheduling)
 }
 

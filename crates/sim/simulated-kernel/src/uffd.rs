@@ -9,6 +9,7 @@ use crate::schedule::{self, Key};
 use crate::world::{self, Change, Entry, Reader, World};
 use crate::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
+use farmem_sys::uffd::NOTHING;
 pub use farmem_sys::uffd::{MOST_MOVES, Move, Progress, UNTRIED, UffdError, Waiters};
 
 /// A message from the kernel.
@@ -130,6 +131,16 @@ impl Uffd {
                 _ => Some(false),
             }
         })
+    }
+
+    /// Whether an event waits to be read, or is being finished.
+    pub fn is_changing(&self) -> bool {
+        self.zero_vacant(NOTHING).stopped == Some(UffdError::Changing)
+    }
+
+    /// Whether the process has ended, or has another program's memory.
+    pub fn has_ended(&self) -> bool {
+        self.zero_vacant(NOTHING).stopped == Some(UffdError::Ended)
     }
 
     /// Installs `content` (whole pages) from `page` on.

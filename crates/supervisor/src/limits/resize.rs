@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use farmem_page::PageCount;
+use farmem_page::{PageCount, mebibytes};
 use farmem_store::PoolUsage;
 use farmem_wire::host::{LEASED_SLAB_BYTES, Terms};
 
@@ -222,5 +222,5 @@ fn why_it_stays(usage: &PoolUsage, refusal: Option<String>) -> String {
 
 /// For a person.
 fn mib(pages: PageCount) -> String {
-    format!("{:.1} MiB", pages.bytes().get() as f64 / f64::from(1 << 20))
+    format!("{:.1} MiB", mebibytes(pages.bytes().get()))
 }

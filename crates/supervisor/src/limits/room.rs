@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use farmem_machine::Memory;
 use farmem_machine::control_group::MemoryController;
-use farmem_page::ByteCount;
+use farmem_page::{ByteCount, mebibytes_up};
 use farmem_telemetry::{Counter, Ledger, SlotState};
 
 /// Why it can't come back, and what to do; `None` when it can. With `is_full` as if there were no memory, for
@@ -32,9 +32,9 @@ pub(crate) fn refusal(ledger: Ledger<'_>, is_full: bool) -> Option<String> {
     if far > available {
         return Some(format!(
             "{} MiB are far and {} MiB of memory are free; free {} MiB more, and detach again",
-            to_mib(far),
+            mebibytes_up(far),
             available >> 20,
-            to_mib(far - available)
+            mebibytes_up(far - available)
         ));
     }
     by_group.into_values().find_map(|(far, room, process)| {
@@ -42,16 +42,11 @@ pub(crate) fn refusal(ledger: Ledger<'_>, is_full: bool) -> Option<String> {
         Some(format!(
             "{} MiB are far and the control group of process {process} has room for {} MiB; raise its memory limit by {} MiB, and \
              detach again",
-            to_mib(far),
+            mebibytes_up(far),
             room >> 20,
-            to_mib(far - room)
+            mebibytes_up(far - room)
         ))
     })
-}
-
-/// Rounded up.
-fn to_mib(bytes: u64) -> u64 {
-    bytes.div_ceil(1 << 20)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::application::Application;
 use crate::processes::family::Family;
 use crate::processes::newcomers::{Newcomers, anonymous_in, others_in};
 use crate::processes::proc::{self, Identity, figures, identity};
-use crate::processes::rest::{LITTLE_NS, RestWatch};
+use crate::processes::rest::{RestWatch, Used};
 use crate::processes::shared::{self, Shared};
 use crate::say::say;
 use crate::threads::worker::Worker;
@@ -222,7 +222,7 @@ struct Lookout {
 /// look would see the same.
 struct Quiet {
     members: Vec<u32>,
-    cpu_ns: u64,
+    used: Used,
     news: u64,
     budget: PageCount,
     /// Others may change a process's memory without its doing anything.
@@ -325,9 +325,7 @@ impl Attacher {
                 && quiet.budget == ledger.budget()
                 && !ledger.is_withdrawing()
                 && quiet.news == self.family.news()
-                && used_ns(&quiet.members)
-                    .checked_sub(quiet.cpu_ns)
-                    .is_some_and(|used_ns| used_ns < LITTLE_NS)
+                && quiet.used.is_idle_until(Used::by(&quiet.members, cpu_ns_of))
         })
     }
 
@@ -338,7 +336,7 @@ impl Attacher {
         let (news, budget, began) = (self.family.news(), self.application.ledger.budget(), Instant::now());
         let found = self.find();
         let members: Vec<u32> = found.iter().map(|process| process.number).collect();
-        let cpu_ns = used_ns(&members);
+        let used = Used::by(&members, cpu_ns_of);
         let known = self.managed();
         lookout.newcomers.replace(
             found.iter().filter(|process| !known.contains(&process.number)).map(|process| process.number),
@@ -349,7 +347,7 @@ impl Attacher {
         let least_pause = least_pause(since(began_ns));
         let attached = self.attach_if_near(&found, resident, grown, passed);
         let is_settled = attached.iter().all(|number| known.contains(number));
-        lookout.quiet = is_settled.then_some(Quiet { members, cpu_ns, news, budget, until: began + QUIET });
+        lookout.quiet = is_settled.then_some(Quiet { members, used, news, budget, until: began + QUIET });
         // What several processes have is perhaps the same.
         let most = found.iter().map(|process| process.others.get()).max().unwrap_or(0);
         let mut state = self.state();
@@ -618,11 +616,6 @@ impl Attacher {
             say(&format!("process {number} was ended: its memory was served by a pager that has ended"));
         }
     }
-}
-
-/// The processor time that these processes have used, all together.
-fn used_ns(processes: &[u32]) -> u64 {
-    processes.iter().copied().map(cpu_ns_of).sum()
 }
 
 /// The command that starts a pager, but for what it is to manage, of the application that has its supervisor

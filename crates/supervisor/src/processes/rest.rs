@@ -13,13 +13,30 @@ const LOOK: Duration = Duration::from_millis(8);
 /// The same while none does.
 const NONE: Duration = Duration::from_millis(50);
 /// Processor time in which a process takes a thousand pages at most: a first touch costs the kernel 250 ns.
-pub(super) const LITTLE_NS: u64 = 250_000;
+const LITTLE_NS: u64 = 250_000;
+
+/// The processor time that one process, or several, had used at some moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Used {
+    ns: u64,
+}
+
+impl Used {
+    pub(super) fn by(processes: &[u32], cpu_ns: impl Fn(u32) -> u64) -> Self {
+        Self { ns: processes.iter().copied().map(cpu_ns).sum() }
+    }
+
+    /// Whether next to nothing has been done from then to `now`. Where less is used now, a process has ended.
+    pub(super) fn is_idle_until(self, now: Self) -> bool {
+        now.ns.checked_sub(self.ns).is_some_and(|used_ns| used_ns <= LITTLE_NS)
+    }
+}
 
 /// A process when its watch began.
 #[derive(Clone, Copy, Debug)]
 struct Beginning {
     process: u32,
-    cpu_ns: u64,
+    used: Used,
 }
 
 /// The watch over those of an application.
@@ -52,7 +69,7 @@ impl RestWatch {
                 continue;
             }
             pause = LOOK;
-            let now = Beginning { process, cpu_ns: cpu_ns(process) };
+            let now = Beginning { process, used: Used::by(&[process], &cpu_ns) };
             let beginning = *self.known.entry(index).or_insert(now);
             if concerns_all || beginning.has_run_by(now) || report.question(index).is_some() {
                 call(&slot);
@@ -75,8 +92,7 @@ impl RestWatch {
 
 impl Beginning {
     fn has_run_by(self, now: Beginning) -> bool {
-        let used_ns = now.cpu_ns.checked_sub(self.cpu_ns);
-        self.process != now.process || used_ns.is_none_or(|used_ns| used_ns > LITTLE_NS)
+        self.process != now.process || !self.used.is_idle_until(now.used)
     }
 }
 

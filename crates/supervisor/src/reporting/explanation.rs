@@ -1,5 +1,6 @@
 //! Why an application is slow, as far as paging is to blame: its waiting time by cause, and what would help.
 
+use farmem_page::mebibytes_up;
 use serde::Serialize;
 
 use crate::reporting::report::Report;
@@ -207,25 +208,21 @@ impl Explanation {
         if self.local_for_half_bytes == 0 {
             return "More local memory would help; too few pages have come back to say how much.".to_owned();
         }
-        let more = |bytes: u64| mebibytes(bytes.saturating_sub(self.budget_bytes));
+        let more = |bytes: u64| mebibytes_up(bytes.saturating_sub(self.budget_bytes));
         if more(self.local_for_half_bytes) == more(self.local_for_most_bytes) {
             return format!(
                 "With {} MiB more local memory (local={}M) nearly all pages that came back would have stayed.",
                 more(self.local_for_most_bytes),
-                mebibytes(self.local_for_most_bytes)
+                mebibytes_up(self.local_for_most_bytes)
             );
         }
         format!(
             "With {} MiB more local memory (local={}M) half of the pages that came back would have stayed, with {} MiB more nine tenths.",
             more(self.local_for_half_bytes),
-            mebibytes(self.local_for_half_bytes),
+            mebibytes_up(self.local_for_half_bytes),
             more(self.local_for_most_bytes)
         )
     }
-}
-
-fn mebibytes(bytes: u64) -> u64 {
-    bytes.div_ceil(1 << 20)
 }
 
 /// Two looks at an application.

@@ -2,13 +2,14 @@
 
 use std::fmt::{Arguments, Write as _};
 
+use farmem_page::mebibytes;
+
 use crate::reporting::explanation::Explanation;
 use crate::reporting::report::Report;
 use crate::reporting::troubles::troubles;
 
 /// The lines that `--summary` prints. Beyond ten only what has gone wrong.
 pub(crate) fn summary(report: &Report) -> String {
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let explanation = Explanation::since_start(report);
     let mut text = String::new();
     let mut line = |arguments: Arguments<'_>| {
@@ -20,20 +21,20 @@ pub(crate) fn summary(report: &Report) -> String {
     ));
     line(format_args!(
         "asked to stay within {:.1} MiB, peaked at {:.1} MiB; managed at most {:.1} MiB",
-        mib(report.budget_bytes),
-        mib(report.resident_peak_bytes),
-        mib(report.managed_peak_bytes)
+        mebibytes(report.budget_bytes),
+        mebibytes(report.resident_peak_bytes),
+        mebibytes(report.managed_peak_bytes)
     ));
     line(format_args!(
         "pool {:.1} MiB for {:.1} MiB of pages; disk {:.1} MiB",
-        mib(report.pool_bytes),
-        mib(report.pool_stored_pages << farmem_page::PAGE_SHIFT),
-        mib(report.disk_bytes)
+        mebibytes(report.pool_bytes),
+        mebibytes(report.pool_stored_pages << farmem_page::PAGE_SHIFT),
+        mebibytes(report.disk_bytes)
     ));
     if report.node_bytes > 0 || report.node_fetches > 0 {
         line(format_args!(
             "nodes {:.1} MiB; {} reads from them, {} pages came along with an earlier read",
-            mib(report.node_bytes),
+            mebibytes(report.node_bytes),
             report.node_fetches,
             report.read_buffer_hits
         ));

@@ -1,16 +1,17 @@
 //! What has gone wrong with an application's memory, in sentences.
 
+use farmem_page::mebibytes;
+
 use crate::reporting::report::Report;
 
 /// One sentence for each thing that an operator should know of; none while all is well.
 pub fn troubles(report: &Report) -> Vec<String> {
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let mut troubles = Vec::new();
     if report.node_lacking_bytes > 0 {
         troubles.push(format!(
             "the redundancy of {} is not whole: {:.1} MiB of it are lacking on nodes",
             report.redundancy,
-            mib(report.node_lacking_bytes)
+            mebibytes(report.node_lacking_bytes)
         ));
     }
     if report.node_damaged > 0 {

@@ -41,6 +41,18 @@ pub struct Registers {
     pub gs: u64,
 }
 
+impl Registers {
+    /// The arguments of the call that the thread has made, in the kernel's order.
+    pub fn arguments(&self) -> [u64; 6] {
+        [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+
+    /// With these the thread makes this call, if there is an instruction for calls where it goes on.
+    pub fn for_call(self, call: u32, [rdi, rsi, rdx, r10, r8, r9]: [u64; 6]) -> Self {
+        Self { rax: call.into(), orig_rax: NO_CALL, rdi, rsi, rdx, r10, r8, r9, ..self }
+    }
+}
+
 /// No system call: the kernel then leaves the registers alone when the thread goes on.
 pub const NO_CALL: u64 = u64::MAX;
 
