@@ -76,6 +76,18 @@ managed! {
     what_is_present_or_swapped_is_all_that_a_guest_has_touched: "clears_what_is_present_or_swapped_beside_a_pager",
 }
 
+#[test]
+fn a_program_that_forks_hundreds_at_once_goes_on() {
+    if !managed_runner() {
+        return;
+    }
+    // All of them together have more of their own than the other checks may have.
+    let launcher = Launcher::managed(64 * MIB).option("--host").option("none").option("--pool").option("1G");
+    let finished = launcher.run(unaware("forks_hundreds_at_once")).success();
+    assert_eq!(finished.text(), "forks hundreds at once: 0 wrong\n");
+    assert_managed(&finished);
+}
+
 /// Programs that make code while they run have most of their memory that way, as those in Lisp have.
 #[test]
 fn memory_that_a_program_writes_and_runs_leaves_like_other_memory() {

@@ -3,7 +3,9 @@
 //! A page that is there is protected by that descriptor for an instant, or the other way round. The process
 //! in whose page table it shows, there and back, is the one.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
+use std::sync::{Mutex, PoisonError};
 
 use farmem_page::{PageCount, PageIndex, PageRange};
 use farmem_sys::OwnedFd;
@@ -17,11 +19,45 @@ use crate::told;
 /// Mappings of a process that are tried.
 const MOST_MAPPINGS: usize = 64;
 
-/// The number of the process whose memory that is; `None` when it is none that can be seen, or can't be told
+/// Children that are remembered to have pagers.
+const MOST_PARTED: usize = 1024;
+
+/// The number of the process whose memory that is, which `parent` may have made; `None` when it is none that can be seen, or can't be told
 /// at this moment. `may_have_marker` says for which pages the process may have only a marker
 /// ([`farmem_sys::uffd::Uffd::mark`]): those are left alone.
-pub(crate) fn find(uffd: &Uffd, may_have_marker: impl Fn(PageIndex) -> bool) -> Option<u32> {
-    processes().into_iter().find(|&number| is_of(number, uffd, &may_have_marker))
+///
+/// Each look costs hundreds of microseconds, and a program may have hundreds of children. So its own children
+/// that have no pager come first, the oldest of them before the others, as they are asked for.
+pub(crate) fn find(parent: u32, uffd: &Uffd, may_have_marker: impl Fn(PageIndex) -> bool) -> Option<u32> {
+    let parted = PARTED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let likely: Vec<u32> =
+        children_of(parent).into_iter().filter(|number| !parted.contains(number)).collect();
+    let others = processes().into_iter().filter(|number| !likely.contains(number));
+    likely.iter().copied().chain(others).find(|&number| is_of(number, uffd, &may_have_marker))
+}
+
+/// Children of this pager's program that have pagers of their own. Some may have ended, and their numbers be
+/// others' by now: those come later than they might.
+static PARTED: Mutex<VecDeque<u32>> = Mutex::new(VecDeque::new());
+
+/// That process has a pager of its own from now on.
+pub(crate) fn note_parted(number: u32) {
+    let mut parted = PARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if parted.len() == MOST_PARTED {
+        parted.pop_front();
+    }
+    parted.push_back(number);
+}
+
+/// The children of a process, in the order in which each of its threads has made them. Nothing where the kernel
+/// doesn't say.
+fn children_of(parent: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
+    let lists =
+        threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split(' ').filter_map(|word| word.trim().parse().ok()).collect::<Vec<u32>>())
+        .collect()
 }
 
 /// The youngest first: those with the largest numbers, except those that began again from the smallest.

@@ -205,7 +205,8 @@ fn part_with_child(start: Start, engine: Started) {
     let Some((epoch, uffd)) = engine.child_to_part_with() else { return };
     let uffd = Uffd::from(uffd);
     // Until its number is known it may be in the midst of being made.
-    let made = children::find(&uffd, |page| engine.may_child_have_marker(epoch, page))
+    let parent = subject::attached().map_or(0, |attached| attached.process);
+    let made = children::find(parent, &uffd, |page| engine.may_child_have_marker(epoch, page))
         .ok_or(AttachError::Busy)
         .and_then(|number| puppet::make(number, Some(&uffd)));
     let Ok(Made { attached, uffd: own, tracee }) = made else {
@@ -233,6 +234,8 @@ fn part_with_child(start: Start, engine: Started) {
         if outcome == Split::Failed {
             farmem_sys::process::kill(number);
             engine.put_child_off(epoch);
+        } else {
+            children::note_parted(attached.process);
         }
         return;
     }

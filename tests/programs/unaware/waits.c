@@ -62,6 +62,40 @@ static int adopts_orphans_and_waits(void)
 	return report("adopts orphans", wrong + !adopts);
 }
 
+// More than a pager looks after at a time. They all live until the last one is there.
+static int forks_hundreds_at_once(void)
+{
+	enum { CHILDREN_AT_ONCE = 400 };
+	struct memory memory = fresh(128);
+	size_t wrong = press_until_far(memory, 1);
+	int ends[2];
+	if (pipe(ends) != 0)
+		end("pipe");
+	for (size_t nth = 0; nth < CHILDREN_AT_ONCE; nth++) {
+		pid_t child = fork();
+		if (child < 0)
+			end("fork");
+		if (child == 0) {
+			char byte;
+			close(ends[1]);
+			size_t is_wrong = read(ends[0], &byte, 1) != 0;
+			size_t page = nth * 7 % memory.pages;
+			for (size_t at = 0; at < WORDS; at++)
+				is_wrong |= memory.words[page * WORDS + at] != word(memory.generation, page, at);
+			_exit((int)is_wrong);
+		}
+	}
+	close(ends[1]);
+	int status = 0;
+	size_t count = 0;
+	while (wait(&status) > 0) {
+		wrong += status != 0;
+		count++;
+	}
+	wrong += count != CHILDREN_AT_ONCE;
+	return report("forks hundreds at once", wrong + wrong_pages(memory));
+}
+
 // As programs do that are the first of a container.
 static int is_first_of_a_namespace_and_waits(void)
 {
@@ -376,6 +410,7 @@ static int locks_all_again_and_again(void)
 
 const struct check wait_checks[] = {
 	{"adopts_orphans_and_waits", adopts_orphans_and_waits},
+	{"forks_hundreds_at_once", forks_hundreds_at_once},
 	{"is_first_of_a_namespace_and_waits", is_first_of_a_namespace_and_waits},
 	{"writes_to_a_pipe_at_once", writes_to_a_pipe_at_once},
 	{"writes_parts_to_a_pipe_at_once", writes_parts_to_a_pipe_at_once},

@@ -48,6 +48,9 @@ const IDLE_NS: u64 = 500_000_000;
 const WATCH_NS: u64 = pacing::SHORTEST_NS;
 /// How often while children are served.
 const CHILDREN_NS: u64 = 200_000;
+/// How long the program waits at most while there are too many children: they are given pagers meanwhile, a few
+/// milliseconds for each.
+const CROWDED_NS: u64 = 1_000_000_000;
 /// How long to wait for a program's thread to get on with the change that it was let go for.
 const SETTLE_NS: u64 = 20_000;
 /// How long to wait for room.
@@ -88,6 +91,8 @@ struct Handler {
     since_look: u32,
     /// When it last looked for the bookkeeper.
     watched_ns: u64,
+    /// Since when it takes no message because there are too many children; 0 while it does.
+    crowded_ns: u64,
     /// Whether the last message was there without waiting for it; then the next one may be as well.
     is_flowing: bool,
     /// The fault at which this handler last looked where the faulting thread runs.
@@ -117,6 +122,7 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
         work: 0,
         since_look: LOOK_FAULTS,
         watched_ns: 0,
+        crowded_ns: 0,
         is_flowing: false,
         followed_at: 0,
         follow_after: 1,
@@ -165,7 +171,8 @@ impl Handler {
         self.work += 1;
         self.show(self.work);
         let mut timing = Timing::sampled(self.work);
-        let received = engine.receive(&engine.pages.gate.read());
+        let received =
+            if self.holds_back() { Received::Nothing } else { engine.receive(&engine.pages.gate.read()) };
         timing.end_step(&engine.slot, Counter::ReadingNs);
         match received {
             Received::Fault(fault) => {
@@ -193,6 +200,26 @@ impl Handler {
             engine.serve_children(&mut self.buffers);
         }
         self.show(0);
+    }
+
+    /// Waits instead of taking a message while there are too many children: it may be the event of a fork, and
+    /// the thread that forks waits until that has been read.
+    fn holds_back(&mut self) -> bool {
+        if !self.engine.is_crowded() {
+            self.crowded_ns = 0;
+            return false;
+        }
+        let now_ns = thread::now_ns();
+        if self.crowded_ns == 0 {
+            self.crowded_ns = now_ns;
+        }
+        let holds = now_ns - self.crowded_ns < CROWDED_NS;
+        if holds {
+            thread::sleep(CHILDREN_NS);
+        } else {
+            self.crowded_ns = 0;
+        }
+        holds
     }
 
     /// Shows the supervisor what is in hand: the fault that has been deferred longest, or else the work of

@@ -10,7 +10,7 @@ use farmem_sys::lock::Lock;
 use farmem_sys::pagemap::Pagemap;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
 use farmem_sys::{AsFd, AsRawFd, Errno, OwnedFd, RawFd, thread};
-use farmem_telemetry::{Counter, Step};
+use farmem_telemetry::{Counter, MAX_HANDLERS, Step};
 
 use crate::address_space::table::PageTable;
 use crate::engine::Engine;
@@ -23,6 +23,9 @@ use crate::gate::Reading;
 
 /// Most children served at a time.
 pub(crate) const MOST: usize = 256;
+/// From so many on no further fork is heard of before some have pagers of their own. Each handler may be hearing
+/// of a fork at this moment, and of four of children.
+const CROWD: usize = MOST - MAX_HANDLERS * (1 + 4);
 /// A child that lives for so long may have a pager of its own. Most run another program, or end, before.
 const GROWN_UP_NS: u64 = 2_000_000;
 /// How often that time is doubled where it can't have one: to a second.
@@ -471,6 +474,16 @@ impl Engine {
         let due = views.iter().flatten().filter(|view| view.due_ns <= now_ns);
         let view = due.filter(|view| !view.uffd.has_ended()).min_by_key(|view| view.due_ns)?;
         Some((view.epoch, view.uffd.duplicate().ok()?))
+    }
+
+    /// Whether so many children are served here that a thread that forks has to wait until some of them have
+    /// pagers of their own. Not where all have been tried that might have one: nothing would come of it.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let is_crowd = || {
+            let views = self.family.children.views.lock();
+            views.iter().flatten().count() >= CROWD && views.iter().flatten().any(|view| view.attempts == 0)
+        };
+        self.family.children.are_any() && is_crowd() && !self.family.teller.is_alone()
     }
 
     /// Whether the child of that epoch may have a marker where that page was.
