@@ -81,8 +81,7 @@ fn a_program_that_forks_hundreds_at_once_goes_on() {
     if !managed_runner() {
         return;
     }
-    // All of them together have more of their own than the other checks may have.
-    let launcher = Launcher::managed(64 * MIB).option("--host").option("none").option("--pool").option("1G");
+    let launcher = Launcher::managed(24 * MIB).option("--host").option("none").option("--pool").option("1G");
     let finished = launcher.run(unaware("forks_hundreds_at_once")).success();
     assert_eq!(finished.text(), "forks hundreds at once: 0 wrong\n");
     assert_managed(&finished);

@@ -22,12 +22,12 @@ const MOST_MAPPINGS: usize = 64;
 /// Children that are remembered to have pagers.
 const MOST_PARTED: usize = 1024;
 
-/// The number of the process whose memory that is, which `parent` may have made; `None` when it is none that can be seen, or can't be told
-/// at this moment. `may_have_marker` says for which pages the process may have only a marker
-/// ([`farmem_sys::uffd::Uffd::mark`]): those are left alone.
+/// The number of the process whose memory that is, which `parent` may have made; `None` when it is none that
+/// can be seen, or can't be told at this moment. `may_have_marker` says for which pages the process may have
+/// only a marker ([`farmem_sys::uffd::Uffd::mark`]): those are left alone.
 ///
-/// Each look costs hundreds of microseconds, and a program may have hundreds of children. So its own children
-/// that have no pager come first, the oldest of them before the others, as they are asked for.
+/// Each look costs hundreds of microseconds, and a program may have hundreds of children. Those of them that
+/// have no pager come first, the oldest before the others, as pagers are made in that order.
 pub(crate) fn find(parent: u32, uffd: &Uffd, may_have_marker: impl Fn(PageIndex) -> bool) -> Option<u32> {
     let parted = PARTED.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let likely: Vec<u32> =

@@ -48,8 +48,8 @@ const IDLE_NS: u64 = 500_000_000;
 const WATCH_NS: u64 = pacing::SHORTEST_NS;
 /// How often while children are served.
 const CHILDREN_NS: u64 = 200_000;
-/// How long the program waits at most while there are too many children: they are given pagers meanwhile, a few
-/// milliseconds for each.
+/// How long the program waits at most while there are too many children: they are given pagers meanwhile, a
+/// few milliseconds for each.
 const CROWDED_NS: u64 = 1_000_000_000;
 /// How long to wait for a program's thread to get on with the change that it was let go for.
 const SETTLE_NS: u64 = 20_000;
@@ -202,8 +202,8 @@ impl Handler {
         self.show(0);
     }
 
-    /// Waits instead of taking a message while there are too many children: it may be the event of a fork, and
-    /// the thread that forks waits until that has been read.
+    /// Waits instead of taking a message while there are too many children: it may be the event of a fork,
+    /// and the thread that forks waits until that has been read.
     fn holds_back(&mut self) -> bool {
         if !self.engine.is_crowded() {
             self.crowded_ns = 0;

@@ -1,7 +1,7 @@
 //! Forked children that this process serves: each one until it has a pager of its own, and until their end
 //! those that never get one.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use farmem_page::{PageCount, PageIndex, PageRange, Place};
 use farmem_store::{Origin, Urgency};
@@ -23,8 +23,8 @@ use crate::gate::Reading;
 
 /// Most children served at a time.
 pub(crate) const MOST: usize = 256;
-/// From so many on no further fork is heard of before some have pagers of their own. Each handler may be hearing
-/// of a fork at this moment, and of four of children.
+/// From so many on no further fork is heard of before some have pagers of their own. Each handler may be
+/// hearing of a fork at this moment, and of four of children.
 const CROWD: usize = MOST - MAX_HANDLERS * (1 + 4);
 /// A child that lives for so long may have a pager of its own. Most run another program, or end, before.
 const GROWN_UP_NS: u64 = 2_000_000;
@@ -83,8 +83,8 @@ pub(crate) struct Children {
     /// Tables of children that have ended, empty: there are never more tables than there have been children
     /// at a time.
     spare: Lock<[Option<PageTable>; MOST]>,
-    /// Whether there is a view: asked at every fault, without the lock. Written under it.
-    are_any: AtomicBool,
+    /// How many views there are: asked at every fault, without the lock. Written under it.
+    count: AtomicUsize,
     probed_ns: AtomicU64,
     /// What children ask for that waits until the application is within its budget.
     patience: Patience,
@@ -102,7 +102,7 @@ impl Children {
         Self {
             views: Lock::new([const { None }; MOST]),
             spare: Lock::new([const { None }; MOST]),
-            are_any: AtomicBool::new(false),
+            count: AtomicUsize::new(0),
             probed_ns: AtomicU64::new(0),
             patience: Patience::new(),
         }
@@ -110,7 +110,7 @@ impl Children {
 
     /// Whether a child is served here.
     pub(crate) fn are_any(&self) -> bool {
-        self.are_any.load(Ordering::Acquire)
+        self.count.load(Ordering::Acquire) > 0
     }
 
     /// `false` when there are too many.
@@ -126,7 +126,7 @@ impl Children {
         if let Some(ended) = views[place].replace(view) {
             self.retire(ended);
         }
-        self.are_any.store(true, Ordering::Release);
+        self.count.store(views.iter().flatten().count(), Ordering::Release);
         true
     }
 
@@ -329,7 +329,7 @@ impl Engine {
 
     /// What others ask about the children, after these have changed.
     fn note_children(&self, views: &[Option<View>; MOST]) {
-        self.family.children.are_any.store(views.iter().any(Option::is_some), Ordering::Release);
+        self.family.children.count.store(views.iter().flatten().count(), Ordering::Release);
         self.slot.set_children_pages(own_pages(views));
     }
 
@@ -479,11 +479,9 @@ impl Engine {
     /// Whether so many children are served here that a thread that forks has to wait until some of them have
     /// pagers of their own. Not where all have been tried that might have one: nothing would come of it.
     pub(crate) fn is_crowded(&self) -> bool {
-        let is_crowd = || {
-            let views = self.family.children.views.lock();
-            views.iter().flatten().count() >= CROWD && views.iter().flatten().any(|view| view.attempts == 0)
-        };
-        self.family.children.are_any() && is_crowd() && !self.family.teller.is_alone()
+        let children = &self.family.children;
+        let is_any_untried = || children.views.lock().iter().flatten().any(|view| view.attempts == 0);
+        children.count.load(Ordering::Acquire) >= CROWD && !self.family.teller.is_alone() && is_any_untried()
     }
 
     /// Whether the child of that epoch may have a marker where that page was.
