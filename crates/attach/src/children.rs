@@ -49,8 +49,8 @@ pub(crate) fn note_parted(number: u32) {
     parted.push_back(number);
 }
 
-/// The children of a process, in the order in which each of its threads has made them. Nothing where the kernel
-/// doesn't say.
+/// The children of a process, in the order in which each of its threads has made them. Nothing where the
+/// kernel doesn't say.
 fn children_of(parent: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
     let lists =
