@@ -53,8 +53,8 @@ impl Workshop<'_> {
                 include_str!("sources/array.php"),
                 600_000,
             ),
-            // By itself it would take a smaller heap in a control group: two thirds even where the limit is far
-            // above the need.
+            // By itself it would take a smaller heap in a control group: two thirds, even where the limit is
+            // far above the need.
             ProgramName::NodeMap => self.script(
                 &["node", "--max-old-space-size=2048", "--max-semi-space-size=16"],
                 "map.js",
