@@ -10,6 +10,8 @@ fn memory(launcher: &Launcher) -> String {
     let program = Program::new("stress-ng")
         .args(["--vm", "2", "--verify", "--vm-keep", "--oomable", "--seed", "1", "--temp-path", "."])
         .args(["--vm-bytes", &bytes, "--vm-ops", &operations]);
+    // Two processes fill all of it in some milliseconds.
+    launcher.let_overshoot();
     let finished = launcher.run(program).success();
     let said = format!("{}{}", finished.text(), String::from_utf8_lossy(&finished.stderr));
     assert!(said.contains("successful run completed"), "{finished}");
