@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use clap::ValueEnum;
-use farmem_page::ByteCount;
+use farmem_page::{ByteCount, mebibytes};
 
 use crate::faults::{CaseName, Figure, OVERSUBSCRIPTION, PeerName, judge, wanted_of_zram};
 use crate::median::median;
@@ -180,7 +180,7 @@ fn row(case: CaseName, figures: &[Figure]) -> Option<String> {
         let ratio = ratio.map_or_else(|| cell(None), |ratio| format!("{ratio:.2}"));
         let wanted = wanted_of_zram(case).map_or_else(|| cell(None), |wanted| wanted.to_string());
         let peak = of(PeerName::Farmem).map(|figure| figure.resident_peak_bytes).filter(|peak| *peak > 0);
-        let peak = cell(peak.map(|peak| peak as f64 / f64::from(1 << 20)));
+        let peak = cell(peak.map(mebibytes));
         format!("| {} | {} | {ratio} | {wanted} | {peak} |\n", case.title(), times.map(cell).join(" | "))
     })
 }

@@ -12,6 +12,7 @@ use farmem_supervisor::Standing;
 use crate::arguments::{AttachArguments, Progress};
 use crate::log;
 use crate::manage;
+use crate::print::print_json;
 use crate::run::{application, is_shown};
 use crate::subject;
 
@@ -36,7 +37,7 @@ pub(crate) fn attach(arguments: AttachArguments) -> Result<ExitCode, Failure> {
     display.clear();
     let standing = outcome.map_err(|error| Failure::Unusable(format!("{error:#}")))?;
     if arguments.watching.json {
-        println!("{}", serde_json::to_string_pretty(&standing).map_err(anyhow::Error::from)?);
+        print_json(&standing)?;
     } else {
         println!("{}", sentence(&standing));
     }

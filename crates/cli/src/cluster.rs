@@ -18,6 +18,7 @@ use crate::arguments::{
     ClusterRole, ClusterShowArguments, EtcdArguments, SecurityArguments,
 };
 use crate::node;
+use crate::print::print_json;
 
 /// How often a node that is being emptied is asked how far it is.
 const LOOK: Duration = Duration::from_secs(1);
@@ -191,7 +192,7 @@ fn show(arguments: ClusterShowArguments) -> Result<ExitCode, Failure> {
     let nodes = found.cluster.nodes.iter().zip(&answers);
     if arguments.json {
         let shown: Vec<Value> = nodes.map(|(node, answer)| as_json(node, answer.as_ref())).collect();
-        println!("{}", serde_json::to_string_pretty(&shown).map_err(anyhow::Error::from)?);
+        print_json(&shown)?;
         return Ok(ExitCode::SUCCESS);
     }
     println!(

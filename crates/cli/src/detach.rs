@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::arguments::DetachArguments;
 use crate::attach::Display;
+use crate::print::print_json;
 
 /// What came back.
 #[derive(Serialize)]
@@ -83,9 +84,4 @@ fn bring_back(name: &str, arguments: &DetachArguments) -> Result<Report, SetErro
     let outcome = farmem_supervisor::detach(name, |now| display.show(|| line(now)));
     display.clear();
     outcome
-}
-
-fn print_json(outcome: &impl Serialize) -> Result<(), Failure> {
-    println!("{}", serde_json::to_string_pretty(outcome).map_err(anyhow::Error::from)?);
-    Ok(())
 }

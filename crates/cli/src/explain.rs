@@ -7,6 +7,7 @@ use farmem::Failure;
 use farmem_supervisor::{Explanation, find};
 
 use crate::arguments::ExplainArguments;
+use crate::print::print_json;
 
 /// Explains it, from its start or over some time from now on.
 pub(crate) fn explain(arguments: &ExplainArguments) -> Result<ExitCode, Failure> {
@@ -21,7 +22,7 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<ExitCode, Failure>
         }
     };
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&explanation).map_err(anyhow::Error::from)?);
+        print_json(&explanation)?;
     } else {
         print!("{}", explanation.text());
     }

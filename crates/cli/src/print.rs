@@ -4,6 +4,9 @@
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
+use farmem::Failure;
+use serde::Serialize;
+
 macro_rules! print {
     ($($words:tt)*) => { $crate::print::print(format_args!($($words)*)) };
 }
@@ -14,6 +17,12 @@ macro_rules! println {
 
 macro_rules! eprintln {
     ($($words:tt)*) => { ::farmem::say(&format!($($words)*)) };
+}
+
+/// Prints a value as indented JSON, as programs read it.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    println!("{}", serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?);
+    Ok(())
 }
 
 /// Prints on standard output, or ends the command as one that has failed.

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::arguments::{GrowArguments, ResizeWatching, ShrinkArguments};
 use crate::attach::Display;
+use crate::print::print_json;
 
 /// What came of it, for programs.
 #[derive(Serialize)]
@@ -94,7 +95,7 @@ fn print(
     sentence: impl FnOnce() -> String,
 ) -> Result<(), Failure> {
     if watching.shown.json {
-        println!("{}", serde_json::to_string_pretty(&of(resized, is_done)).map_err(anyhow::Error::from)?);
+        print_json(&of(resized, is_done))?;
     } else if is_done {
         println!("{}", sentence());
     }

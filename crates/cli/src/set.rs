@@ -9,12 +9,13 @@ use farmem_supervisor::{Limits, PoolRange, Report};
 
 use crate::amount::{PoolAmount, Setting};
 use crate::arguments::SetArguments;
+use crate::print::print_json;
 
 /// Changes them, all or none, and says how they are then.
 pub(crate) fn set(arguments: &SetArguments) -> Result<ExitCode, Failure> {
     let report = change(&arguments.name, &arguments.settings)?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report).map_err(anyhow::Error::from)?);
+        print_json(&report)?;
     } else {
         println!("{}", sentence(&report));
     }

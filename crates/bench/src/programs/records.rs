@@ -1,5 +1,7 @@
 //! A report as records.
 
+use farmem_page::mebibytes;
+
 use super::report::{FailedRun, Report, Row};
 use crate::record::{Findings, Measurement};
 
@@ -29,7 +31,7 @@ fn measurements(row: &Row) -> Vec<Measurement> {
     let mut found = vec![Measurement::less(&case, NATIVE, TIME, row.native_seconds, "s")];
     for figure in &row.peers {
         let peer = figure.peer.to_string();
-        let peak = figure.resident_peak_bytes as f64 / f64::from(1 << 20);
+        let peak = mebibytes(figure.resident_peak_bytes);
         found.extend([
             Measurement::less(&case, &peer, TIME, figure.seconds, "s"),
             Measurement::less(&case, &peer, PEAK, peak, "MiB"),

@@ -4,6 +4,7 @@ use std::fmt;
 
 use clap::ValueEnum;
 use farmem_machine::Description;
+use farmem_page::mebibytes;
 use serde::Serialize;
 
 use super::local_of;
@@ -175,7 +176,7 @@ impl fmt::Display for Report {
 }
 
 fn mib(bytes: u64) -> String {
-    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
+    format!("{:.1}", mebibytes(bytes))
 }
 
 #[cfg(test)]

@@ -609,7 +609,7 @@ impl State {
 }
 
 fn mebibytes(slabs: usize) -> f64 {
-    (slabs * SLAB_BYTES) as f64 / f64::from(1 << 20)
+    farmem_page::mebibytes((slabs * SLAB_BYTES) as u64)
 }
 
 /// The carrier of an application that uses nodes.
