@@ -10,20 +10,14 @@ use farmem_page::{ByteCount, mebibytes};
 use crate::faults::{CaseName, Figure, OVERSUBSCRIPTION, PeerName, judge, wanted_of_zram};
 use crate::median::median;
 use crate::option;
-use crate::programs;
+use crate::programs::{self, Peer};
 use crate::record::Record;
 
 /// The peers of the table, and what they are called there.
 const PEERS: [(PeerName, &str); 3] =
     [(PeerName::Native, "native, µs"), (PeerName::ZramLz4, "zram-lz4, µs"), (PeerName::Farmem, "Farmem, µs")];
-/// The same of the table of programs, by their names in records. A peer that was measured with and without
-/// readahead stands there with the shorter time.
-const PEERS_OF_PROGRAMS: [(&[&str], &str); 4] = [
-    (&[programs::NATIVE], "native, s"),
-    (&["zram", "zram-no-readahead"], "zram, s"),
-    (&["zswap", "zswap-no-readahead"], "zswap, s"),
-    (&["farmem"], "Farmem, s"),
-];
+/// What peers are called in the table of programs.
+const TITLES_OF_PROGRAMS: [&str; 4] = ["native, s", "zram, s", "zswap, s", "Farmem, s"];
 const TIME: &str = "time of an access";
 const PEAK: &str = "resident peak";
 /// Between these lines a document has the table of access patterns.
@@ -74,7 +68,7 @@ pub fn programs_table(records: &[Record]) -> Option<String> {
     };
     let first = records.first()?;
     let mut text = String::from("| program |");
-    PEERS_OF_PROGRAMS.iter().for_each(|(_, title)| text += &format!(" {title} |"));
+    TITLES_OF_PROGRAMS.iter().for_each(|title| text += &format!(" {title} |"));
     text += " Farmem / zram | Farmem / zswap | peak, MiB |\n|---|---|---|---|---|---|---|---|\n";
     let mut cases: Vec<&str> = Vec::new();
     for record in &records {
@@ -85,10 +79,12 @@ pub fn programs_table(records: &[Record]) -> Option<String> {
     for case in cases {
         let time =
             |peer: &str| Some(of(case, peer, programs::TIME)).filter(|times| !times.is_empty()).map(median);
-        let [native, zram, zswap, farmem] =
-            PEERS_OF_PROGRAMS.map(|(peers, _)| peers.iter().filter_map(|peer| time(peer)).reduce(f64::min));
+        let shortest =
+            |peers: &[Peer]| peers.iter().filter_map(|peer| time(&option::name(peer))).reduce(f64::min);
+        let (zram, zswap) = (shortest(&Peer::OF_ZRAM), shortest(&Peer::OF_ZSWAP));
+        let farmem = shortest(&[Peer::Farmem]);
         let ratio = |peer: Option<f64>| Some(farmem? / peer?);
-        let peak = of(case, "farmem", programs::PEAK).into_iter().reduce(f64::max);
+        let peak = of(case, &option::name(&Peer::Farmem), programs::PEAK).into_iter().reduce(f64::max);
         let cells = |values: &[Option<f64>], digits: usize| -> String {
             let cell = |value: &Option<f64>| match value {
                 None => "–".to_owned(),
@@ -96,7 +92,7 @@ pub fn programs_table(records: &[Record]) -> Option<String> {
             };
             values.iter().map(cell).collect::<Vec<_>>().join(" | ")
         };
-        let times = [native, zram, zswap, farmem];
+        let times = [time(programs::NATIVE), zram, zswap, farmem];
         let ratios = [zram, zswap].map(ratio);
         text +=
             &format!("| {case} | {} | {} | {} |\n", cells(&times, 1), cells(&ratios, 2), cells(&[peak], 1));

@@ -58,6 +58,11 @@ impl Peer {
     /// Those that are measured where none is named.
     pub(super) const USUAL: [Self; 4] = [Self::Farmem, Self::Zram, Self::ZramNoReadahead, Self::Zswap];
 
+    /// Those that stand for zram where one figure does: the shorter time counts.
+    pub(crate) const OF_ZRAM: [Self; 2] = [Self::Zram, Self::ZramNoReadahead];
+    /// The same of zswap.
+    pub(crate) const OF_ZSWAP: [Self; 2] = [Self::Zswap, Self::ZswapNoReadahead];
+
     pub(super) fn swap(self) -> Option<(Kind, Readahead)> {
         match self {
             Self::Farmem => None,

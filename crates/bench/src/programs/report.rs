@@ -123,8 +123,8 @@ impl Row {
             local_bytes: local_of(whole, share_percent).get(),
             native_peak_bytes: whole.get(),
             native_seconds: median(natives.iter().map(|native| native.seconds).collect()),
-            of_zram: of([Peer::Zram, Peer::ZramNoReadahead]),
-            of_zswap: of([Peer::Zswap, Peer::ZswapNoReadahead]),
+            of_zram: of(Peer::OF_ZRAM),
+            of_zswap: of(Peer::OF_ZSWAP),
             peers,
         }
     }
