@@ -110,10 +110,8 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         quick: options.quick,
     };
     let repetitions = options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS });
-    let all = Part::value_variants().iter().copied();
-    let parts = all.filter(|part| options.only.is_empty() || options.only.contains(part));
     let mut report = Report::new(Description::current(), repetitions);
-    for part in parts {
+    for part in option::chosen(&options.only, Part::value_variants()) {
         let mut found = Vec::new();
         for repetition in 1..=repetitions {
             eprintln!("farmem: {repetition}/{repetitions} {}", option::name(&part));

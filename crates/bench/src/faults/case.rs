@@ -168,8 +168,7 @@ impl Case {
 
     /// The cases of these names, or all of them.
     pub(super) fn selected(only: &[CaseName]) -> Vec<Self> {
-        let chosen = |name: &&CaseName| only.is_empty() || only.contains(name);
-        CaseName::value_variants().iter().filter(chosen).map(|&name| Self::new(name)).collect()
+        option::chosen(only, CaseName::value_variants()).into_iter().map(Self::new).collect()
     }
 }
 
@@ -182,9 +181,8 @@ pub(super) struct Peers {
 
 impl Peers {
     pub(super) fn new(only: &[PeerName]) -> Self {
-        let chosen = |name: &&PeerName| only.is_empty() || only.contains(name);
         Self {
-            running: PeerName::value_variants().iter().filter(chosen).copied().collect(),
+            running: option::chosen(only, PeerName::value_variants()),
             left_out: BTreeMap::new(),
             failures: Vec::new(),
         }

@@ -101,7 +101,7 @@ const REQUESTS_PER_SECOND: f64 = 2000.0;
 
 impl Options {
     fn wants(&self, part: Part) -> bool {
-        self.only.is_empty() || self.only.contains(&part)
+        option::is_chosen(&self.only, &part)
     }
 
     fn scale(&self) -> Scale {
@@ -127,9 +127,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let interrupt = Interrupt::listen()?;
     let scale = options.scale();
     let repetitions = options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS });
-    let mut peers = if options.peers.is_empty() { Peer::USUAL.to_vec() } else { options.peers.clone() };
-    peers.sort_unstable();
-    peers.dedup();
+    let mut peers = option::chosen(&options.peers, &Peer::USUAL);
     let mut read_at_once = BTreeMap::new();
     for &peer in &peers {
         if let Some(pages) = peer.read_at_once()? {

@@ -139,7 +139,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
             }
         }
     }
-    let is_wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
+    let is_wanted = |part: Part| option::is_chosen(&options.only, &part);
     let ways = match is_wanted(Part::Ways) {
         true => measure_ways(&runner, &routes, amount, repetitions)?,
         false => Vec::new(),

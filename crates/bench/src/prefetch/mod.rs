@@ -134,9 +134,8 @@ fn subjects(options: &Options, folder: &Path) -> (Vec<Subject>, BTreeMap<String,
     }
     let data = options.data.unwrap_or(if options.quick { DATA_QUICK_BYTES } else { DATA_BYTES });
     let workshop = Workshop { python: &options.python, folder, data };
-    let names = if options.only.is_empty() { SubjectName::value_variants() } else { &options.only };
     let (mut subjects, mut left_out) = (Vec::new(), BTreeMap::new());
-    for &name in names {
+    for name in option::chosen(&options.only, SubjectName::value_variants()) {
         match workshop.prepare(name) {
             Ok(subject) => subjects.push(subject),
             Err(error) => _ = left_out.insert(option::name(&name), format!("{error:#}")),

@@ -24,6 +24,7 @@ use report::{FailedRun, LeftOut};
 pub use report::{PeerFigure, Report, Row};
 
 use crate::interrupt::Interrupt;
+use crate::option;
 use crate::run::Runner;
 
 /// What to measure.
@@ -67,13 +68,13 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut turn = Turn {
         repetitions: options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS }),
         shares: shares(&options.shares),
-        peers: if options.peers.is_empty() { Peer::USUAL.to_vec() } else { chosen(&options.peers) },
+        peers: option::chosen(&options.peers, &Peer::USUAL),
         harness: Harness::new(Runner::new(&options.farmem, interrupt)?, options.swap_folder.clone()),
         left_out: Vec::new(),
         failures: Vec::new(),
     };
     let mut rows = Vec::new();
-    for name in chosen(&options.only) {
+    for name in option::chosen(&options.only, ProgramName::value_variants()) {
         match workshop.prepare(name) {
             Ok(command) => rows.extend(turn.measure(name, &command).with_context(|| name.to_string())?),
             Err(error) => {
@@ -91,12 +92,6 @@ pub fn run(options: &Options) -> Result<Report> {
         left_out: turn.left_out,
         failures: turn.failures,
     })
-}
-
-/// Those that were named, or all.
-fn chosen<T: ValueEnum + Clone + PartialEq>(named: &[T]) -> Vec<T> {
-    let all = T::value_variants().iter();
-    all.filter(|one| named.is_empty() || named.contains(one)).cloned().collect()
 }
 
 /// Those that were named, each once, or the usual ones.
@@ -214,9 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_were_named_are_chosen_in_their_own_order_once() {
-        assert_eq!(chosen(&[Peer::Zswap, Peer::Farmem, Peer::Zswap]), [Peer::Farmem, Peer::Zswap]);
-        assert_eq!(chosen::<Peer>(&[]), Peer::value_variants());
+    fn shares_that_were_named_are_chosen_once() {
         assert_eq!((shares(&[25, 80, 25]), shares(&[])), (vec![25, 80], vec![50, 25]));
     }
 
