@@ -4,7 +4,6 @@ mod client;
 mod co_runs;
 mod efficiency;
 mod entries;
-mod far;
 mod growth;
 mod kept;
 mod records;
@@ -13,6 +12,7 @@ mod report;
 mod reservations;
 mod server;
 mod setting;
+mod site;
 mod swap_in;
 mod swapper;
 mod victim;
@@ -33,7 +33,6 @@ pub use co_runs::{CoRuns, Figures, Program, Run, Spread};
 use co_runs::{Programs, Terms};
 pub use efficiency::Efficiency;
 pub use entries::Entries;
-pub use far::Far;
 pub(crate) use growth::SECOND;
 pub use growth::{Growth, Size};
 pub use kept::Kept;
@@ -42,6 +41,7 @@ pub use report::{Report, Victim};
 pub use reservations::{Keeping, Reservations};
 pub use setting::Peer;
 use setting::Setting;
+pub use site::CoRunsTier;
 pub use swap_in::SwapIn;
 use victim::Scale;
 pub use victim::{Service, Turn};
@@ -82,7 +82,7 @@ pub struct Options {
     /// kernel's readahead as well.
     pub peers: Vec<Peer>,
     /// Where far memory of programs side by side is, under Farmem.
-    pub far: Far,
+    pub far: CoRunsTier,
     /// A Python that has XGBoost.
     pub python: PathBuf,
     /// Where swap files are made.

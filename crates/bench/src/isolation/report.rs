@@ -10,12 +10,12 @@ use serde::Serialize;
 use super::co_runs::CoRuns;
 use super::efficiency::Efficiency;
 use super::entries::Entries;
-use super::far::Far;
 use super::growth::{self, Growth};
 use super::kept::Kept;
 use super::recovery::Recovery;
 use super::reservations::Reservations;
 use super::setting::Peer;
+use super::site::CoRunsTier;
 use super::swap_in::SwapIn;
 use super::victim::{Service, Turn};
 use crate::median::median;
@@ -48,7 +48,7 @@ pub struct Report {
     /// where it read nothing ahead.
     pub read_at_once: BTreeMap<Peer, u64>,
     /// Where far memory of programs side by side was, under Farmem.
-    pub far: Far,
+    pub far: CoRunsTier,
     /// The server next to the program that swaps.
     pub victim: BTreeMap<Peer, Victim>,
     /// A server that had too little memory and was given more: each turn.

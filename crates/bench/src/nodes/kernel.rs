@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use farmem_page::ByteCount;
 
-use super::program::Far;
+use super::program::ProgramTier;
 use super::route::Route;
 use crate::kernels::{Kernel, Outcome};
 use crate::run::Runner;
@@ -53,7 +53,7 @@ impl Kernels<'_> {
         &self,
         kernel: Kernel,
         part: u64,
-        far: &Far<'_>,
+        far: &ProgramTier<'_>,
         further: Option<[String; 2]>,
     ) -> Result<Sample> {
         let mut options = vec!["--local".to_owned(), self.local(part).get().to_string()];

@@ -33,7 +33,7 @@ use client::CLIENT_BYTES;
 use end::{Amount, measure};
 use kernel::Kernels;
 pub use loss::LossFigure;
-use program::{Far, PATTERNS, Sample};
+use program::{PATTERNS, ProgramTier, Sample};
 pub use report::Report;
 use report::{LeftOut, ProgramFigure, Side, WayFigure, judge};
 use route::Route;
@@ -271,7 +271,10 @@ fn measure_programs(
     data: ByteCount,
     repetitions: u32,
 ) -> anyhow::Result<Vec<ProgramFigure>> {
-    let fars: Vec<Far<'_>> = [Far::Pool, Far::Disk].into_iter().chain(routes.iter().map(Far::Node)).collect();
+    let fars: Vec<ProgramTier<'_>> = [ProgramTier::Pool, ProgramTier::Disk]
+        .into_iter()
+        .chain(routes.iter().map(ProgramTier::Node))
+        .collect();
     let mut figures = Vec::new();
     for pattern in PATTERNS {
         let name = option::name(&pattern);

@@ -19,14 +19,14 @@ const OVERSUBSCRIPTION: u64 = 4;
 /// What a disk file is made in. Folders for what is temporary are often memory.
 const DISK_FOLDER: &str = "/var/tmp";
 
-/// Where far memory is.
-pub(super) enum Far<'a> {
+/// Where the far memory of a program is: on this machine, or on a node that is reached by this route.
+pub(super) enum ProgramTier<'a> {
     Pool,
     Disk,
     Node(&'a Route),
 }
 
-impl Far<'_> {
+impl ProgramTier<'_> {
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Pool => "pool",
@@ -68,15 +68,20 @@ pub(super) struct Sample {
 ///
 /// # Errors
 /// When it fails, or reads other bytes than it wrote, or what should lie on a node doesn't.
-pub(super) fn run(runner: &Runner, pattern: Pattern, far: &Far<'_>, data: ByteCount) -> Result<Sample> {
+pub(super) fn run(
+    runner: &Runner,
+    pattern: Pattern,
+    far: &ProgramTier<'_>,
+    data: ByteCount,
+) -> Result<Sample> {
     let mut options = vec!["--local".to_owned(), (data.get() / OVERSUBSCRIPTION).to_string()];
     options.extend(far.options(data));
     let own = own::word()?;
     let (size, pattern) = (data.get().to_string(), option::name(&pattern));
     let program = [&*own, "workload", "--data", &size, "--pattern", &pattern];
     let start = |command: &mut Command| match far {
-        Far::Node(route) => route.near(|| Ok(command.spawn()?)).map_err(std::io::Error::other),
-        Far::Pool | Far::Disk => command.spawn(),
+        ProgramTier::Node(route) => route.near(|| Ok(command.spawn()?)).map_err(std::io::Error::other),
+        ProgramTier::Pool | ProgramTier::Disk => command.spawn(),
     };
     let finished = runner
         .run(options, &program, start)
@@ -94,7 +99,7 @@ pub(super) fn run(runner: &Runner, pattern: Pattern, far: &Far<'_>, data: ByteCo
         stolen_share: finished.stolen_share,
     };
     ensure!(
-        matches!(far, Far::Node(_)) == (sample.node_fetches > 0.0),
+        matches!(far, ProgramTier::Node(_)) == (sample.node_fetches > 0.0),
         "{pattern} with far memory: {}: {} fetches from a node",
         far.name(),
         sample.node_fetches

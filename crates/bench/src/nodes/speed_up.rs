@@ -12,7 +12,7 @@ use farmem_page::ByteCount;
 use serde::Serialize;
 
 use super::kernel::Kernels;
-use super::program::Far;
+use super::program::ProgramTier;
 use crate::kernels::{Kernel, Outcome};
 use crate::median::median;
 use crate::own;
@@ -129,8 +129,8 @@ impl SpeedUp<'_> {
                         }
                     }
                     seconds[0].push(self.run_native(kernel)?);
-                    seconds[2].push(kernels.run(kernel, part, &Far::Pool, None)?.seconds);
-                    let sample = kernels.run(kernel, part, &Far::Node(kernels.node), None)?;
+                    seconds[2].push(kernels.run(kernel, part, &ProgramTier::Pool, None)?.seconds);
+                    let sample = kernels.run(kernel, part, &ProgramTier::Node(kernels.node), None)?;
                     seconds[3].push(sample.seconds);
                     shares.push(sample.read_buffer_share());
                 }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use super::kernel::{Kernels, Sample};
-use super::program::Far;
+use super::program::ProgramTier;
 use crate::kernels::Kernel;
 use crate::median::median;
 
@@ -91,7 +91,7 @@ pub(super) fn measure(kernels: &Kernels<'_>) -> Result<Vec<SweepFigure>> {
             for (&(sweep, pages), samples) in settings.iter().zip(&mut samples) {
                 let bytes = |pages: u64| (pages * farmem_page::PAGE_BYTES as u64).to_string();
                 let setting = pages.map(|pages| [sweep.option.to_owned(), bytes(pages)]);
-                let run = kernels.run(kernel, PART, &Far::Node(kernels.node), setting);
+                let run = kernels.run(kernel, PART, &ProgramTier::Node(kernels.node), setting);
                 let sample = run.with_context(|| format!("{} of {pages:?} pages", sweep.name))?;
                 let value =
                     pages.map_or_else(|| "its own value".to_owned(), |pages| format!("{pages} pages"));

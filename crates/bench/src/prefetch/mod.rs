@@ -1,7 +1,6 @@
 //! `farmem bench prefetch`: one program under each policy of prefetching, with the same budget.
 
 mod conversation;
-mod far;
 mod name;
 mod oracle;
 mod prepare;
@@ -9,6 +8,7 @@ mod records;
 mod report;
 mod run;
 mod subject;
+mod tier;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,13 +20,13 @@ use farmem_machine::{Description, Memory};
 use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 
-pub use far::Far;
 pub use name::SubjectName;
 use prepare::Workshop;
 pub use report::Report;
 use report::{Figure, judge};
 use run::measure;
 use subject::{Ran, Subject};
+pub use tier::SubjectTier;
 
 use crate::interrupt::Interrupt;
 use crate::option;
@@ -48,7 +48,7 @@ pub struct Options {
     /// What to measure; empty for all.
     pub only: Vec<SubjectName>,
     /// Where far memory is.
-    pub far: Far,
+    pub far: SubjectTier,
     /// A program of one's own to measure instead, and its arguments; empty for none.
     pub program: Vec<OsString>,
     /// A Python that has numpy and XGBoost.
@@ -121,7 +121,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         machine: Description::current(),
         far: options.far,
         repetitions,
-        targets: if options.far == Far::Pool { judge(&figures) } else { Vec::new() },
+        targets: if options.far == SubjectTier::Pool { judge(&figures) } else { Vec::new() },
         figures,
         left_out,
     })

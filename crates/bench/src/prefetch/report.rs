@@ -10,9 +10,9 @@ use farmem_page::{ByteCount, mebibytes};
 use farmem_policy::PrefetchPolicy;
 use serde::Serialize;
 
-use super::far::Far;
 use super::name::SubjectName;
 use super::subject::{Ran, Subject};
+use super::tier::SubjectTier;
 use crate::median::median;
 use crate::option;
 use crate::target::Target;
@@ -25,7 +25,7 @@ pub struct Report {
     /// The machine.
     pub machine: Description,
     /// Where far memory was.
-    pub far: Far,
+    pub far: SubjectTier,
     /// Runs that each figure is the median of.
     pub repetitions: u32,
     /// The figures.

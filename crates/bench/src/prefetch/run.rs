@@ -4,8 +4,8 @@ use anyhow::Context;
 use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 
-use super::far;
 use super::subject::{Ran, Subject};
+use super::tier;
 use crate::below::Below;
 use crate::run::Runner;
 use crate::stolen;
@@ -20,7 +20,7 @@ pub(super) fn measure(
     local: ByteCount,
 ) -> anyhow::Result<Ran> {
     let measure_once = || {
-        let mut options = far::options(below);
+        let mut options = tier::options(below);
         let own = ["--local", &local.get().to_string(), "--prefetch", policy.name()];
         options.extend(own.map(str::to_owned));
         subject.run(runner, options).with_context(|| format!("{} under {}", subject.name(), policy.name()))

@@ -18,9 +18,9 @@ use super::profile::{PATIENCE, Profile, printed};
 use super::program::{Kit, Program, SERVER_THREADS};
 use crate::interrupt::Interrupt;
 use crate::isolation::client::Client;
-use crate::isolation::far::Site;
 use crate::isolation::server;
 use crate::isolation::setting::{Application, Room, Setting, on_processor};
+use crate::isolation::site::Site;
 
 /// The part of a processor that each program has, alone or not: two of them, and some for memcached's client.
 const SHARE: f64 = 0.4;

@@ -16,8 +16,8 @@ use std::path::Path;
 use farmem_page::ByteCount;
 use serde::Serialize;
 
-use super::far::{Far, Site};
 use super::setting::{Peer, Setting};
+use super::site::{CoRunsTier, Site};
 use crate::interrupt::Interrupt;
 use crate::option;
 pub use course::Figures;
@@ -91,7 +91,7 @@ pub(super) struct Programs {
 pub(super) struct Terms<'a> {
     pub(super) peer: Peer,
     /// Where far memory is under Farmem.
-    pub(super) far: Far,
+    pub(super) far: CoRunsTier,
     /// Local is a program's memory divided by this.
     pub(super) part: u64,
     pub(super) farmem: &'a Path,

@@ -9,10 +9,10 @@ use clap_complete::Shell;
 use farmem::{parse_policy, parse_size};
 use farmem_bench::attach::Part as AttachPart;
 use farmem_bench::faults::{CaseName, PeerName};
-use farmem_bench::isolation::{Far as IsolationFar, Part as IsolationPart, Peer as IsolationPeer};
+use farmem_bench::isolation::{CoRunsTier, Part as IsolationPart, Peer as IsolationPeer};
 use farmem_bench::kernels::Kernel;
 use farmem_bench::nodes::Part as NodesPart;
-use farmem_bench::prefetch::{Far as PrefetchFar, SubjectName};
+use farmem_bench::prefetch::{SubjectName, SubjectTier};
 use farmem_bench::programs::{Peer as ProgramsPeer, ProgramName};
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
@@ -262,7 +262,7 @@ pub(crate) struct IsolationArguments {
     pub(crate) peer: Vec<IsolationPeer>,
     /// Where the far memory of programs side by side is, under Farmem
     #[arg(long, value_name = "PLACE", value_enum, default_value_t)]
-    pub(crate) far: IsolationFar,
+    pub(crate) far: CoRunsTier,
 }
 
 /// Programs and access patterns, or your own program, under each prefetching policy.
@@ -292,7 +292,7 @@ pub(crate) struct PrefetchArguments {
     pub(crate) only: Vec<SubjectName>,
     /// Where far memory is
     #[arg(long, value_name = "PLACE", value_enum, default_value_t)]
-    pub(crate) far: PrefetchFar,
+    pub(crate) far: SubjectTier,
     /// A Python with numpy and XGBoost
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,

@@ -12,10 +12,10 @@ use tempfile::TempDir;
 use crate::below::{Below, LEAST_POOL, small_pool};
 use crate::host::Host;
 
-/// Where far memory is.
+/// Where the far memory of programs side by side is: one place for all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Far {
+pub enum CoRunsTier {
     /// Compressed, in this machine's memory.
     #[default]
     Pool,
@@ -25,7 +25,7 @@ pub enum Far {
     Disk,
 }
 
-impl Far {
+impl CoRunsTier {
     /// What tells cases from those with their far memory in the pool.
     pub(super) fn suffix(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ const MOST_WEIGHT: u64 = 100;
 
 /// A broker, and what is below the pools of its programs. All of it ends when dropped.
 pub(super) struct Site {
-    far: Far,
+    far: CoRunsTier,
     host: Host,
     below: Below,
     /// Where they say what they do, and programs how it went.
@@ -66,7 +66,12 @@ pub(super) struct Site {
 
 impl Site {
     /// Opens one for programs with so much data each; `disk` is a folder on a disk.
-    pub(super) fn open(farmem: &Path, far: Far, programs: &[ByteCount], disk: &Path) -> anyhow::Result<Self> {
+    pub(super) fn open(
+        farmem: &Path,
+        far: CoRunsTier,
+        programs: &[ByteCount],
+        disk: &Path,
+    ) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder")?;
         let sum = |of: &dyn Fn(ByteCount) -> u64| programs.iter().map(|&data| of(data)).sum::<u64>();
         let pool = (sum(&|data| far.pool(data)) + SPARE_POOL).to_string();
@@ -74,9 +79,9 @@ impl Site {
         // Entries that are kept are room as well, and a slab is full of one size of page.
         let memory = ByteCount::new(sum(&|data| 2 * data.get() + RESERVE_BYTES));
         let below = match far {
-            Far::Pool => Below::Nothing,
-            Far::Node => Below::node(farmem, folder.path(), memory, None)?,
-            Far::Disk => Below::Disk(disk.to_owned()),
+            CoRunsTier::Pool => Below::Nothing,
+            CoRunsTier::Node => Below::node(farmem, folder.path(), memory, None)?,
+            CoRunsTier::Disk => Below::Disk(disk.to_owned()),
         };
         Ok(Self { far, host, below, folder })
     }

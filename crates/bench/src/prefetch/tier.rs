@@ -1,4 +1,4 @@
-//! Where the far memory of programs is.
+//! Where the far memory of what is measured is.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use crate::below::{Below, LEAST_POOL};
 
-/// Where far memory is.
+/// Where the far memory of a program or pattern is: near, or far enough away that what comes ahead pays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Far {
+pub enum SubjectTier {
     /// Compressed, in this machine's memory.
     #[default]
     Pool,
@@ -27,7 +27,7 @@ const DELAY: Duration = Duration::from_micros(250);
 /// Memory that the node lends, which is more than any of the programs has.
 const NODE_MEMORY: ByteCount = ByteCount::new(4 << 30);
 
-impl Far {
+impl SubjectTier {
     /// `folder` is for what a node says.
     ///
     /// # Errors
