@@ -13,7 +13,6 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::application::Application;
-use crate::limits::sizing::Sizing;
 use crate::processes::Processes;
 use crate::processes::shares;
 use crate::processes::silent::has_messages;
@@ -36,13 +35,11 @@ pub(crate) struct Watch {
     patience: HashMap<(usize, u32), Patience>,
     usage_due: Instant,
     peak: PoolUsage,
-    /// While the budget follows the program.
-    sizing: Option<Sizing>,
     returns: Returns,
 }
 
 impl Watch {
-    pub(crate) fn new(application: Application, sizing: Option<Sizing>) -> Self {
+    pub(crate) fn new(application: Application) -> Self {
         Self {
             application,
             shared_due: Instant::now(),
@@ -50,14 +47,8 @@ impl Watch {
             patience: HashMap::new(),
             usage_due: Instant::now(),
             peak: PoolUsage::default(),
-            sizing,
             returns: Returns::new(application.ledger.budget(), Totals::new().absences()),
         }
-    }
-
-    /// What the budget follows the program by; without it the budget stays as somebody has set it.
-    pub(crate) fn sizing(&mut self) -> &mut Option<Sizing> {
-        &mut self.sizing
     }
 
     /// One look.
@@ -72,9 +63,6 @@ impl Watch {
         self.note_managed_peak();
         self.note_usage();
         self.returns.follow(self.application.ledger.budget(), || processes.sum().absences());
-        if let Some(sizing) = self.sizing.as_mut().filter(|sizing| sizing.is_due()) {
-            sizing.step(self.application.ledger, processes.sum().get(Counter::StallNs));
-        }
         if !processes.are_relatives_about() {
             self.note_resident_peak(self.application.ledger.resident());
         } else if Instant::now() >= self.shared_due {

@@ -13,7 +13,7 @@ const LONGEST_STEP: Duration = Duration::from_millis(40);
 
 /// The budget on its way down.
 #[derive(Debug)]
-pub(crate) struct Descent {
+pub(super) struct Descent {
     wanted: PageCount,
     /// What was set last: anything else was set by somebody else, whose word counts.
     set: PageCount,
@@ -22,7 +22,7 @@ pub(crate) struct Descent {
 
 impl Descent {
     /// From what the application has to its budget; `None` where that is enough.
-    pub(crate) fn begin(ledger: Ledger<'_>, resident: PageCount) -> Option<Self> {
+    pub(super) fn begin(ledger: Ledger<'_>, resident: PageCount) -> Option<Self> {
         let wanted = ledger.budget();
         if resident <= wanted {
             return None;
@@ -32,7 +32,7 @@ impl Descent {
     }
 
     /// One step. `false` when there is no further one.
-    pub(crate) fn step(&mut self, ledger: Ledger<'_>, resident: PageCount) -> bool {
+    pub(super) fn step(&mut self, ledger: Ledger<'_>, resident: PageCount) -> bool {
         self.step_after(self.last.elapsed(), ledger, resident)
     }
 

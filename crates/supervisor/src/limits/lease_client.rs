@@ -57,7 +57,7 @@ pub enum HostChoice {
 }
 
 /// The space's side of its leases.
-pub(crate) struct LeaseClient {
+pub(super) struct LeaseClient {
     application: Application,
     name: String,
     socket: Option<PathBuf>,
@@ -87,7 +87,7 @@ impl LeaseClient {
     ///
     /// # Errors
     /// A sentence: there is no broker where one should be, or it can't give what is asked for.
-    pub(crate) fn begin(
+    pub(super) fn begin(
         application: Application,
         name: &str,
         choice: &HostChoice,
@@ -155,17 +155,17 @@ impl LeaseClient {
     }
 
     /// Whether no broker has a say.
-    pub(crate) fn is_alone(&self) -> bool {
+    pub(super) fn is_alone(&self) -> bool {
         self.source.as_ref().is_some_and(LeaseSource::is_own)
     }
 
     /// What was agreed.
-    pub(crate) fn terms(&self) -> Terms {
+    pub(super) fn terms(&self) -> Terms {
         self.terms
     }
 
     /// How it stands with a broker, in a word.
-    pub(crate) fn standing(&self) -> &'static str {
+    pub(super) fn standing(&self) -> &'static str {
         match &self.source {
             None => "lost",
             Some(source) if source.is_own() => "none",
@@ -174,12 +174,12 @@ impl LeaseClient {
     }
 
     /// Whether the budget is what is agreed; else it follows the program.
-    pub(crate) fn is_budget_leased(&self) -> bool {
+    pub(super) fn is_budget_leased(&self) -> bool {
         self.is_budget_leased
     }
 
     /// From now on the budget is no less than this, which need not be leased. What that was before.
-    pub(crate) fn hold_up(&mut self, cushion: PageCount) -> PageCount {
+    pub(super) fn hold_up(&mut self, cushion: PageCount) -> PageCount {
         std::mem::replace(&mut self.cushion, cushion)
     }
 
@@ -188,7 +188,7 @@ impl LeaseClient {
     ///
     /// # Errors
     /// A sentence that says why not; then all is as it was.
-    pub(crate) fn change(&mut self, terms: Terms, is_budget_leased: bool) -> Result<(), String> {
+    pub(super) fn change(&mut self, terms: Terms, is_budget_leased: bool) -> Result<(), String> {
         self.agree(terms, self.is_budget_leased || is_budget_leased)
     }
 
@@ -196,7 +196,7 @@ impl LeaseClient {
     ///
     /// # Errors
     /// A sentence that says why not; then all is as it was.
-    pub(crate) fn agree(&mut self, terms: Terms, is_budget_leased: bool) -> Result<(), String> {
+    pub(super) fn agree(&mut self, terms: Terms, is_budget_leased: bool) -> Result<(), String> {
         let answer = match self.source.as_mut().map(|source| source.change(terms)) {
             Some(Ok(Some(Word::Refused(reason, most)))) => Err(refusal(reason, most)),
             Some(Ok(Some(_))) => Ok(()),
@@ -236,7 +236,7 @@ impl LeaseClient {
     }
 
     /// One look: hears, obeys, reports. How long to pause afterwards.
-    pub(crate) fn look(&mut self) -> Duration {
+    pub(super) fn look(&mut self) -> Duration {
         if self.source.is_none() {
             return self.search();
         }
@@ -442,7 +442,7 @@ fn refusal(reason: RefusalReason, most: u64) -> String {
 }
 
 /// The thread that looks.
-pub(crate) fn start(lease_client: &'static Mutex<LeaseClient>) -> Worker {
+pub(super) fn start(lease_client: &'static Mutex<LeaseClient>) -> Worker {
     Worker::start(move || match lease_client.lock() {
         Ok(mut lease_client) => lease_client.look(),
         Err(poisoned) => poisoned.into_inner().look(),

@@ -4,8 +4,9 @@
 //! What is decided here comes into force by a word in the ledger or in the pool, where all processes read it.
 //! Nothing here talks to a process.
 
+pub(crate) mod controller;
 mod demand;
-pub(crate) mod descent;
+mod descent;
 pub(crate) mod lease_client;
 mod lease_source;
 pub(crate) mod resize;

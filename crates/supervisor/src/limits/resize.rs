@@ -34,13 +34,13 @@ pub(crate) struct Condition {
 }
 
 /// Whether the application was shrunk, and how it was before.
-pub(crate) struct Resize {
+pub(super) struct Resize {
     application: Application,
     shrunk: Option<Shrunk>,
 }
 
 impl Resize {
-    pub(crate) fn new(application: Application) -> Self {
+    pub(super) fn new(application: Application) -> Self {
         Self { application, shrunk: None }
     }
 
@@ -48,7 +48,7 @@ impl Resize {
     ///
     /// # Errors
     /// A sentence that says why not; then all is as it was.
-    pub(crate) fn shrink(
+    pub(super) fn shrink(
         &mut self,
         to: Option<PageCount>,
         condition: &Condition,
@@ -89,7 +89,7 @@ impl Resize {
     ///
     /// # Errors
     /// A sentence that says why not; then all is as it was.
-    pub(crate) fn grow(
+    pub(super) fn grow(
         &mut self,
         to: Option<PageCount>,
         lease_client: &mut LeaseClient,
@@ -144,7 +144,7 @@ impl Resize {
     ///
     /// # Errors
     /// A sentence that says why they can't be set.
-    pub(crate) fn set(&mut self, limits: Limits, lease_client: &mut LeaseClient) -> Result<(), String> {
+    pub(super) fn set(&mut self, limits: Limits, lease_client: &mut LeaseClient) -> Result<(), String> {
         let Some(shrunk) = self.shrunk.as_ref().filter(|_| limits.local.is_some()) else {
             return limits.apply(&self.application, lease_client);
         };
@@ -161,7 +161,7 @@ impl Resize {
     }
 
     /// A step on the way to a smaller size, or back where nothing more leaves.
-    pub(crate) fn follow(&mut self, condition: &Condition, lease_client: &mut LeaseClient) {
+    pub(super) fn follow(&mut self, condition: &Condition, lease_client: &mut LeaseClient) {
         let Some(shrunk) = &mut self.shrunk else { return };
         let Application { ledger, pool, .. } = self.application;
         let is_pausing = ledger.is_storage_pausing(farmem_sys::thread::now_ns());
@@ -183,22 +183,22 @@ impl Resize {
     }
 
     /// It is left: nothing of this counts any more.
-    pub(crate) fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.shrunk = None;
     }
 
     /// What it was shrunk to, if it was.
-    pub(crate) fn shrunk(&self) -> Option<&Shrunk> {
+    pub(super) fn shrunk(&self) -> Option<&Shrunk> {
         self.shrunk.as_ref()
     }
 
     /// Whether its budget is on its way down.
-    pub(crate) fn is_falling(&self) -> bool {
+    pub(super) fn is_falling(&self) -> bool {
         self.shrunk.as_ref().is_some_and(Shrunk::is_falling)
     }
 
     /// The budget that it is to have: as agreed, or as it follows the program at this moment.
-    pub(crate) fn agreed(&self, lease_client: &LeaseClient) -> PageCount {
+    pub(super) fn agreed(&self, lease_client: &LeaseClient) -> PageCount {
         match (&self.shrunk, lease_client.is_budget_leased()) {
             (None, false) => self.application.ledger.budget(),
             _ => PageCount::new(lease_client.terms().local_own),

@@ -68,7 +68,7 @@ impl Limits {
     ///
     /// # Errors
     /// A sentence that says why they can't be set.
-    pub(crate) fn apply(
+    pub(super) fn apply(
         self,
         application: &Application,
         lease_client: &mut LeaseClient,

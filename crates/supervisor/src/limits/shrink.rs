@@ -61,19 +61,19 @@ pub struct Size {
 }
 
 /// How the budget was before.
-pub(crate) struct Before {
-    pub(crate) budget: PageCount,
+pub(super) struct Before {
+    pub(super) budget: PageCount,
     /// What was agreed with the host.
-    pub(crate) local_own: u64,
-    pub(crate) borrows: bool,
+    pub(super) local_own: u64,
+    pub(super) borrows: bool,
     /// Whether it was as agreed; else this was what it followed the program by.
-    pub(crate) is_budget_leased: bool,
-    pub(crate) sizing: Option<Sizing>,
+    pub(super) is_budget_leased: bool,
+    pub(super) sizing: Option<Sizing>,
 }
 
 /// An application that was shrunk.
 pub(crate) struct Shrunk {
-    pub(crate) before: Before,
+    pub(super) before: Before,
     wanted: PageCount,
     /// The latest budget that was set on the way; anything else was set by somebody else.
     set: PageCount,
@@ -89,7 +89,7 @@ pub(crate) struct Shrunk {
 
 /// What is to be done next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub(super) enum Step {
     /// Nothing.
     None,
     /// Let the budget fall to this.
@@ -99,28 +99,33 @@ pub(crate) enum Step {
 }
 
 /// The least budget for so many processes.
-pub(crate) fn least(processes: usize) -> PageCount {
+pub(super) fn least(processes: usize) -> PageCount {
     PageCount::new(LEAST_PAGES * processes.max(1) as u64)
 }
 
 impl Shrunk {
     /// On the way to this budget, from one that is `set`.
-    pub(crate) fn begin(before: Before, wanted: PageCount, set: PageCount, evicted: u64) -> Self {
+    pub(super) fn begin(before: Before, wanted: PageCount, set: PageCount, evicted: u64) -> Self {
         Self { before, wanted, set, evicted, since: Instant::now(), has_left: false, raised: 0, reason: None }
     }
 
+    /// The budget that it had before.
+    pub(crate) fn budget_before(&self) -> PageCount {
+        self.before.budget
+    }
+
     /// What it is to have.
-    pub(crate) fn wanted(&self) -> PageCount {
+    pub(super) fn wanted(&self) -> PageCount {
         self.wanted
     }
 
     /// From now on it is to have so much, and has it.
-    pub(crate) fn settle(&mut self, wanted: PageCount) {
+    pub(super) fn settle(&mut self, wanted: PageCount) {
         (self.wanted, self.set, self.reason) = (wanted, wanted, None);
     }
 
     /// Whether the budget is still on its way.
-    pub(crate) fn is_falling(&self) -> bool {
+    pub(super) fn is_falling(&self) -> bool {
         self.reason.is_none() && self.set > self.wanted
     }
 
@@ -135,13 +140,13 @@ impl Shrunk {
     }
 
     /// Remembers it.
-    pub(crate) fn explain(&mut self, reason: String) {
+    pub(super) fn explain(&mut self, reason: String) {
         self.reason = Some(reason);
     }
 
     /// What to do now, when so much is resident and so much has ever left. `is_pausing` while storage is
     /// waited for, which says nothing.
-    pub(crate) fn step(&mut self, now: Instant, resident: PageCount, evicted: u64, is_pausing: bool) -> Step {
+    pub(super) fn step(&mut self, now: Instant, resident: PageCount, evicted: u64, is_pausing: bool) -> Step {
         if evicted != self.evicted {
             self.has_left = true;
         }

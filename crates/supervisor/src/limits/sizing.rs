@@ -20,24 +20,24 @@ pub struct SizingOptions {
 }
 
 /// The controller.
-pub(crate) struct Sizing {
+pub(super) struct Sizing {
     policy: RightSizing,
     last: Instant,
     stall_ns: u64,
 }
 
 impl Sizing {
-    pub(crate) fn new(options: SizingOptions, most: ByteCount) -> Self {
+    pub(super) fn new(options: SizingOptions, most: ByteCount) -> Self {
         let policy = RightSizing::new(options.stall_share, options.least.pages(), most.pages());
         Self { policy, last: Instant::now(), stall_ns: 0 }
     }
 
-    pub(crate) fn is_due(&self) -> bool {
+    pub(super) fn is_due(&self) -> bool {
         self.last.elapsed() >= PERIOD
     }
 
     /// One step. `stall_ns` is for how long threads of the application have waited since its start.
-    pub(crate) fn step(&mut self, ledger: Ledger<'_>, stall_ns: u64) {
+    pub(super) fn step(&mut self, ledger: Ledger<'_>, stall_ns: u64) {
         let passed = self.last.elapsed();
         self.last = Instant::now();
         let stalled = Duration::from_nanos(stall_ns.saturating_sub(self.stall_ns));

@@ -9,6 +9,7 @@
 //! knows only that a slot's entries are released.
 
 pub(crate) mod attacher;
+pub(crate) mod door;
 mod endings;
 pub(crate) mod family;
 mod forks;
@@ -25,7 +26,7 @@ pub(crate) mod silent;
 pub(crate) mod stall;
 #[cfg(test)]
 mod tests;
-pub(crate) mod unidentified;
+mod unidentified;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -119,7 +120,7 @@ impl Processes {
 
     /// Takes a connection. A process of another PID namespace that can't be seen from here can't be looked
     /// after.
-    pub(crate) fn accept(&mut self, socket: OwnedFd) {
+    fn accept(&mut self, socket: OwnedFd) {
         let Ok(peer) = getsockopt(&socket, PeerCredentials) else { return };
         let Some(number) = u32::try_from(peer.pid()).ok().filter(|&number| number != 0) else { return };
         let Some(socket) = self.with_room_left(socket) else {

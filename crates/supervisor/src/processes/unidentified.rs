@@ -13,7 +13,7 @@ use crate::processes::{Process, Processes};
 /// Any user of the machine may connect. A connection that hasn't said within this time which process it is,
 /// is dropped; of more than so many, the oldest is.
 pub(super) const INTRODUCTION: Duration = Duration::from_secs(2);
-pub(crate) const MOST_UNIDENTIFIED: usize = 64;
+pub(super) const MOST_UNIDENTIFIED: usize = 64;
 /// Descriptors that no new connection gets: for the userfaultfds of children whose parents are connected, and
 /// for files. At most a quarter of all.
 const KEPT_DESCRIPTORS: u64 = 64;

@@ -8,6 +8,7 @@ pub(crate) mod background;
 pub(crate) mod end;
 pub(crate) mod foreground;
 pub(crate) mod launch;
+pub(crate) mod life;
 pub(crate) mod onlooker;
 pub(crate) mod own_limits;
 pub(crate) mod signals;

@@ -6,12 +6,13 @@
 pub(crate) mod explanation;
 pub(crate) mod figures;
 pub(crate) mod inside;
-pub(crate) mod progress;
+mod progress;
 pub(crate) mod rates;
 pub(crate) mod report;
 pub(crate) mod returns;
-pub(crate) mod statistics;
+pub(crate) mod sinks;
+mod statistics;
 mod summary;
 pub(crate) mod totals;
 pub(crate) mod troubles;
-pub(crate) mod waiting;
+mod waiting;

@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const COLUMNS: usize = 80;
 
 /// What shows it.
-pub(crate) struct Progress {
+pub(super) struct Progress {
     due: Instant,
     before: Report,
     /// On anything but a terminal each line stays, and the next one follows it.
@@ -21,15 +21,15 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { due: Instant::now() + PERIOD, before: Report::default(), is_terminal: stderr().is_terminal() }
     }
 
-    pub(crate) fn is_due(&self) -> bool {
+    pub(super) fn is_due(&self) -> bool {
         Instant::now() >= self.due
     }
 
-    pub(crate) fn show(&mut self, now: Report) {
+    pub(super) fn show(&mut self, now: Report) {
         let text = line(&self.before, &now);
         if self.is_terminal {
             say::show_line(&shortened(&text, columns()));

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use crate::reporting::report::Report;
 
 /// The file.
-pub(crate) struct StatisticsFile {
+pub(super) struct StatisticsFile {
     path: PathBuf,
     written: Option<Written>,
 }
@@ -38,7 +38,7 @@ impl Written {
 
 impl StatisticsFile {
     /// That of this path, which holds whatever becomes the working directory.
-    pub(crate) fn at(path: &Path) -> Self {
+    pub(super) fn at(path: &Path) -> Self {
         Self { path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()), written: None }
     }
 
@@ -46,7 +46,7 @@ impl StatisticsFile {
     ///
     /// # Errors
     /// It can't be written there.
-    pub(crate) fn write(&mut self, report: &Report) -> Result<()> {
+    pub(super) fn write(&mut self, report: &Report) -> Result<()> {
         let text = serde_json::to_string_pretty(report)? + "\n";
         fs::write(&self.path, text)
             .with_context(|| format!("cannot write --stats {}", self.path.display()))?;
@@ -58,7 +58,7 @@ impl StatisticsFile {
     ///
     /// # Errors
     /// It can't be written any more.
-    pub(crate) fn write_anew(&mut self, report: &Report) -> Result<()> {
+    pub(super) fn write_anew(&mut self, report: &Report) -> Result<()> {
         let now = fs::metadata(&self.path).ok().as_ref().and_then(Written::of);
         if now.is_some() && now == self.written { self.write(report) } else { Ok(()) }
     }

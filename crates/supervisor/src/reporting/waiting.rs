@@ -14,7 +14,7 @@ const FINE: f64 = 0.15;
 
 /// What has changed.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Change {
+pub(super) enum Change {
     /// It waits for this part of a thread's time.
     Slow(f64),
     /// No longer.
@@ -22,7 +22,7 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    pub(crate) fn tell(self, application: &str) {
+    pub(super) fn tell(self, application: &str) {
         match self {
             Self::Slow(stall) => tracing::warn!(application, stall, "program waits for pages"),
             Self::Fine(stall) => tracing::info!(application, stall, "program no longer waits for pages"),
@@ -32,23 +32,23 @@ impl Change {
 
 /// What is known.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(super) struct Waiting {
     before: Option<Report>,
     due: Instant,
     is_slow: bool,
 }
 
 impl Waiting {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { before: None, due: Instant::now() + SPELL, is_slow: false }
     }
 
-    pub(crate) fn is_due(&self) -> bool {
+    pub(super) fn is_due(&self) -> bool {
         Instant::now() >= self.due
     }
 
     /// What has changed since the last time.
-    pub(crate) fn judge(&mut self, now: Report) -> Option<Change> {
+    pub(super) fn judge(&mut self, now: Report) -> Option<Change> {
         self.due = Instant::now() + SPELL;
         let stall = match &self.before {
             Some(before) => Rates::between(before, &now).stall,
