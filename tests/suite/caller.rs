@@ -230,6 +230,51 @@ fn whoever_reads_what_a_program_says_reads_its_end_with_the_programs() {
     wait_for("the supervisor's end", || application(&name).is_none().then_some(()));
 }
 
+/// The supervisor of the application: a copy of the process that was called, with the same words.
+fn supervisor_of(name: &str) -> Option<u32> {
+    let entries = std::fs::read_dir("/proc").expect("a list of processes").flatten();
+    let is_it = |number: &u32| {
+        let read = |file: &str| std::fs::read(format!("/proc/{number}/{file}")).unwrap_or_default();
+        // A program's words may be far.
+        read("comm") == b"farmem\n"
+            && read("cmdline").split(|&byte| byte == 0).any(|word| word == name.as_bytes())
+    };
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
+}
+
+/// The processor time that a process has had, in user code and in the kernel.
+fn processor_time(process: u32) -> Duration {
+    /// The kernel counts so for all programs, whatever its own clock does.
+    const TICKS_PER_SECOND: u64 = 100;
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it lives");
+    let (_, after_name) = stat.rsplit_once(") ").expect("a name");
+    let times = after_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number"));
+    Duration::from_millis(times.sum::<u64>() * 1000 / TICKS_PER_SECOND)
+}
+
+/// What tells of the program's end tells it for ever.
+#[test]
+fn a_supervisor_of_what_a_program_has_left_behind_uses_little_of_a_processor() {
+    const SPELL: Duration = Duration::from_secs(2);
+    if !managed_runner() {
+        return;
+    }
+    let name = unique("rests");
+    let mut command = farmem(&name);
+    command.args(["sh", "-c", "sleep 60 </dev/null >/dev/null 2>&1 & echo $!"]);
+    let (output, errors, status) = said(command);
+    assert!(status.success() && errors.is_empty(), "{errors}");
+    let supervisor = wait_for("a supervisor", || supervisor_of(&name));
+
+    let before = processor_time(supervisor);
+    std::thread::sleep(SPELL);
+    let used = processor_time(supervisor) - before;
+
+    assert!(Command::new("kill").arg(output.trim()).status().expect("kill").success());
+    wait_for("the supervisor's end", || application(&name).is_none().then_some(()));
+    assert!(used < SPELL / 2, "{used:?} in {SPELL:?}");
+}
+
 #[test]
 fn a_program_pages_in_the_process_that_was_called() {
     if !managed_runner() {

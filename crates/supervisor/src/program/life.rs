@@ -70,11 +70,12 @@ impl<'a> Life<'a> {
         (!self.has_ended && !self.is_caller()).then_some(self.process)
     }
 
-    /// What becomes readable when the program ends, where no signal tells.
+    /// What becomes readable when the program ends, where no signal tells. It stays readable for ever, so it
+    /// is watched no longer than the program lives.
     pub(crate) fn watch(&self) -> Option<PollFd<'_>> {
         match self.relation {
-            Relation::Caller(caller) => Some(caller.watch()),
-            Relation::Child | Relation::Found => None,
+            Relation::Caller(caller) if !self.has_ended => Some(caller.watch()),
+            _ => None,
         }
     }
 

@@ -57,7 +57,7 @@ impl Supervisor<'_> {
     /// Says why processes were ended that have ended together with the program.
     fn explain_last_endings(&mut self) {
         // The connection of a process that was killed may be noticed after its end.
-        self.wait_and_hear();
+        self.hear_last();
         self.explain_endings();
     }
 

@@ -40,7 +40,7 @@ impl Supervisor<'_> {
             }
             if let Some(end) = self.reap() {
                 // What the program's last processes had to say is in their slots already.
-                self.wait_and_hear();
+                self.hear_last();
                 return end;
             }
             if self.has_withdrawn() {
@@ -51,7 +51,21 @@ impl Supervisor<'_> {
 
     /// Waits for something to happen, at most until it is time to look around, and deals with it.
     pub(super) fn wait_and_hear(&mut self) {
-        let Some(news) = self.await_news() else { return };
+        self.hear_within(if self.controller.is_falling() { DESCENT_LOOK } else { LOOK });
+    }
+
+    /// The same after the program's end. A program that was called has ended for whoever waits for it,
+    /// perhaps until its standard error is closed: then nothing is waited for.
+    pub(super) fn hear_last(&mut self) {
+        if self.life.is_caller() {
+            self.hear_within(Duration::ZERO);
+        } else {
+            self.wait_and_hear();
+        }
+    }
+
+    fn hear_within(&mut self, timeout: Duration) {
+        let Some(news) = self.await_news(timeout) else { return };
         for key in news.links {
             if let Some(query) = self.processes.hear(key) {
                 self.answer(query);
@@ -67,17 +81,15 @@ impl Supervisor<'_> {
         self.processes.drop_unidentified();
     }
 
-    /// What has happened, when something has or it is time to look around; `None` when waiting was
-    /// interrupted.
-    fn await_news(&self) -> Option<News> {
+    /// What has happened, when something has or the time is over; `None` when waiting was interrupted.
+    fn await_news(&self, timeout: Duration) -> Option<News> {
         let keys: Vec<u64> = self.processes.links().map(|(key, _)| key).collect();
         let mut set: Vec<PollFd<'_>> =
             self.processes.links().map(|(_, link)| PollFd::from_borrowed_fd(link, PollFlags::IN)).collect();
         set.push(PollFd::from_borrowed_fd(self.signals.fd().as_fd(), PollFlags::IN));
         set.push(self.door.watch());
         set.extend(self.life.watch());
-        let look = if self.controller.is_falling() { DESCENT_LOOK } else { LOOK };
-        let timeout = Timespec { tv_sec: 0, tv_nsec: look.as_nanos() as i64 };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
         poll(&mut set, Some(&timeout)).ok()?;
         let is_ready = |place: &PollFd<'_>| !place.revents().is_empty();
         Some(News {
