@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::sync::{Mutex, PoisonError};
 
+use farmem_machine::process;
 use farmem_page::{PageCount, PageIndex, PageRange};
 use farmem_sys::OwnedFd;
 use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
@@ -31,7 +32,7 @@ const MOST_PARTED: usize = 1024;
 pub(crate) fn find(parent: u32, uffd: &Uffd, may_have_marker: impl Fn(PageIndex) -> bool) -> Option<u32> {
     let parted = PARTED.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let likely: Vec<u32> =
-        children_of(parent).into_iter().filter(|number| !parted.contains(number)).collect();
+        process::children(parent).into_iter().filter(|number| !parted.contains(number)).collect();
     let others = processes().into_iter().filter(|number| !likely.contains(number));
     likely.iter().copied().chain(others).find(|&number| is_of(number, uffd, &may_have_marker))
 }
@@ -47,17 +48,6 @@ pub(crate) fn note_parted(number: u32) {
         parted.pop_front();
     }
     parted.push_back(number);
-}
-
-/// The children of a process, in the order in which each of its threads has made them. Nothing where the
-/// kernel doesn't say.
-fn children_of(parent: u32) -> Vec<u32> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
-    let lists =
-        threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    lists
-        .flat_map(|list| list.split(' ').filter_map(|word| word.trim().parse().ok()).collect::<Vec<u32>>())
-        .collect()
 }
 
 /// The youngest first: those with the largest numbers, except those that began again from the smallest.

@@ -13,6 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use farmem_machine::process;
 use farmem_page::{ByteCount, PageCount, PageRange};
 use farmem_sys::subject::objects::{self, Objects};
 use farmem_sys::subject::share_memory;
@@ -220,7 +221,7 @@ impl Shared {
     }
 
     fn take_on_process(&mut self, number: u32, maps: &[MemoryMap], pages: PageRange) -> Option<()> {
-        let began = told::began(number as i32)?;
+        let began = process::identity(number)?.began;
         let process = match self.taken.get(&(number, began)) {
             Some(&process) => process,
             None => {

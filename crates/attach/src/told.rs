@@ -1,17 +1,15 @@
-//! What the kernel says about a process as text, whatever bytes are in it: a program names itself, its
-//! threads and its files as it likes, and not always in UTF-8.
+//! What the kernel says about a process, in the words of [`procfs`].
 
 use std::fs;
 
 use farmem_page::{PageRange, VirtAddr};
+use procfs::FromBufRead;
 use procfs::process::{MemoryMap, MemoryMaps, Status};
-use procfs::{FromBufRead, FromRead};
 use rustix::fs::{PROC_SUPER_MAGIC, statfs};
 
 /// One of the kernel's files about a process.
 pub(crate) fn text(process: i32, name: &str) -> Option<String> {
-    let bytes = fs::read(format!("/proc/{process}/{name}")).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    farmem_machine::process::text(format!("/proc/{process}/{name}"))
 }
 
 pub(crate) fn status(process: i32) -> Option<Status> {
@@ -26,11 +24,6 @@ pub(crate) fn maps(process: i32) -> Option<Vec<MemoryMap>> {
 pub(crate) fn range_of(map: &MemoryMap) -> PageRange {
     let (start, end) = map.address;
     PageRange::new(VirtAddr::new(start).page(), VirtAddr::new(end).page())
-}
-
-/// When it began, in the kernel's ticks since that started.
-pub(crate) fn began(process: i32) -> Option<u64> {
-    Some(procfs::process::Stat::from_read(text(process, "stat")?.as_bytes()).ok()?.starttime)
 }
 
 /// Whether the process has a page table open, which hardly is another one's than its own.

@@ -1,4 +1,5 @@
-//! What this machine has, and what this user may take of it: memory, control groups, processors, kernel.
+//! What this machine has, and what this user may take of it: memory, control groups, processors, kernel; and
+//! what the kernel says about its processes.
 //!
 //! Reads `/proc` and `/sys` only; nothing here changes the machine. Every function may be called from any
 //! thread.
@@ -8,6 +9,7 @@ pub mod control_group;
 mod description;
 mod memory;
 mod privilege;
+pub mod process;
 
 pub use description::Description;
 pub use memory::{Memory, MemoryError};

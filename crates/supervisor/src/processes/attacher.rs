@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use farmem_machine::process::{self, Identity, figures, identity};
 use farmem_page::PageCount;
 use farmem_sys::subject::{cpu_ns_of, share_memory};
 use farmem_sys::thread;
@@ -18,7 +19,6 @@ use farmem_telemetry::ProcessSlot;
 use crate::application::Application;
 use crate::processes::family::Family;
 use crate::processes::newcomers::{Newcomers, anonymous_in, others_in};
-use crate::processes::proc::{self, Identity, figures, identity};
 use crate::processes::rest::{RestWatch, Used};
 use crate::processes::shared::{self, Shared};
 use crate::say::say;
@@ -514,7 +514,7 @@ impl Attacher {
         }
         if state.refused.len() > MOST_REFUSED {
             // Most have ended by now.
-            state.refused.retain(|&of, _| proc::identity(of.number) == Some(of));
+            state.refused.retain(|&of, _| process::identity(of.number) == Some(of));
         }
         if state.pagers.values().any(|pager| pager.of == identity) {
             return;
@@ -640,12 +640,12 @@ fn tell(state: &mut State, of: Identity, reason: &str) {
 /// Whether it is a pager or a puppet, by its name. A program that calls itself so is left alone. A puppet
 /// that has no name yet shares its program's memory, and so gets no pager.
 fn is_ours(number: u32) -> bool {
-    proc::short(&format!("/proc/{number}/comm")).is_some_and(|name| OWN_NAMES.contains(&name.trim_end()))
+    process::short(&format!("/proc/{number}/comm")).is_some_and(|name| OWN_NAMES.contains(&name.trim_end()))
 }
 
 /// Whether memory of it is registered with somebody's userfaultfd.
 fn is_registered(number: u32) -> bool {
-    proc::text(format!("/proc/{number}/smaps"))
+    process::text(format!("/proc/{number}/smaps"))
         .unwrap_or_default()
         .lines()
         .filter_map(|line| line.strip_prefix("VmFlags:"))
@@ -673,7 +673,7 @@ fn resident(number: u32) -> Option<(PageCount, PageCount)> {
 }
 
 fn resident_by(file: &str) -> Option<(PageCount, PageCount)> {
-    let text = proc::short(file)?;
+    let text = process::short(file)?;
     Some((anonymous_in(&text)?, others_in(&text)?))
 }
 

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use farmem_machine::process::{self, Identity};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -19,7 +20,6 @@ use rustix::net::{
 use rustix::process::Pid;
 
 use crate::processes::group::Group;
-use crate::processes::proc::{self, Identity};
 
 /// The connector's number of process events, as a group and as a value.
 const PROCESS_EVENTS: u32 = 1;
@@ -106,7 +106,7 @@ impl Family {
     /// That of a process which runs the program, or is about to.
     pub(crate) fn of(program: Pid) -> Self {
         let number = program.as_raw_nonzero().get().unsigned_abs();
-        let began = proc::identity(number).map(|identity| identity.began);
+        let began = process::identity(number).map(|identity| identity.began);
         Self::with(HashMap::from([(number, Member::since(began))]), None)
     }
 
@@ -175,14 +175,14 @@ impl Family {
         for number in self.group.iter().flat_map(|group| group.members()) {
             if !members.contains_key(&number)
                 && !is_unrelated(number)
-                && let Some(Identity { began, .. }) = proc::living(number)
+                && let Some(Identity { began, .. }) = process::living(number)
             {
                 members.insert(number, Member::since(Some(began)));
             }
         }
         members.retain(|&number, member| {
             let is_there =
-                member.began.is_some_and(|began| proc::living(number) == Some(Identity { number, began }));
+                member.began.is_some_and(|began| process::living(number) == Some(Identity { number, began }));
             member.missed = if is_there { 0 } else { member.missed + 1 };
             member.missed <= REMEMBERED
         });
@@ -195,11 +195,11 @@ impl Family {
             if number != own {
                 living.push(number);
             }
-            let children = if is_search { proc::children(number) } else { Vec::new() };
+            let children = if is_search { process::children(number) } else { Vec::new() };
             for child in children {
                 if !members.contains_key(&child)
                     && !is_unrelated(child)
-                    && let Some(Identity { began, .. }) = proc::living(child)
+                    && let Some(Identity { began, .. }) = process::living(child)
                 {
                     members.insert(child, Member::since(Some(began)));
                     open.push(child);
@@ -224,7 +224,7 @@ impl Known {
                     self.news += 1;
                 }
                 Heard::Event(Event::Fork { parent, child }) if self.members.contains_key(&parent) => {
-                    let began = proc::identity(child).map(|identity| identity.began);
+                    let began = process::identity(child).map(|identity| identity.began);
                     self.members.insert(child, Member::since(began));
                     self.news += 1;
                 }

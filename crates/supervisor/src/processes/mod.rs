@@ -17,7 +17,6 @@ pub(crate) mod group;
 mod lineage;
 mod newcomers;
 pub(crate) mod notices;
-mod proc;
 mod relatives;
 mod rest;
 mod shared;

@@ -8,11 +8,11 @@ use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use farmem_machine::process;
 use farmem_page::{ByteCount, PageCount};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, statfs};
 
 use crate::processes::attacher::pager_command;
-use crate::processes::proc;
 
 /// What the kernel calls the file system of all shared memory that isn't in huge pages.
 const TMPFS: i64 = 0x0102_1994;
@@ -46,7 +46,7 @@ pub(super) fn find(numbers: &[u32], all: bool) -> Found {
     let mut processes = Vec::new();
     let (mut anonymous, mut named) = (0, 0);
     for &number in numbers.iter().filter(|&&number| all || has_any(number)) {
-        let maps = proc::text(format!("/proc/{number}/maps")).unwrap_or_default();
+        let maps = process::text(format!("/proc/{number}/maps")).unwrap_or_default();
         let mut has_anonymous = false;
         for mapping in maps.lines().filter_map(shared) {
             has_anonymous |= mapping.is_anonymous;
@@ -65,7 +65,7 @@ pub(super) fn find(numbers: &[u32], all: bool) -> Found {
 
 /// Whether a process has touched shared memory.
 fn has_any(number: u32) -> bool {
-    let status = proc::text(format!("/proc/{number}/status")).unwrap_or_default();
+    let status = process::text(format!("/proc/{number}/status")).unwrap_or_default();
     status
         .lines()
         .find_map(|line| line.strip_prefix("RssShmem:"))

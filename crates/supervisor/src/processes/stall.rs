@@ -6,9 +6,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use farmem_machine::process;
 use farmem_telemetry::MAX_HANDLERS;
-
-use super::proc;
 
 /// A pager with work that doesn't come along for so long will never do anything.
 const STALL: Duration = Duration::from_secs(20);
@@ -71,7 +70,7 @@ impl Patience {
 pub(crate) fn is_held(process: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return false };
     threads.flatten().any(|thread| {
-        let read = |name: &str| proc::text(thread.path().join(name)).unwrap_or_default();
+        let read = |name: &str| process::text(thread.path().join(name)).unwrap_or_default();
         let stat = read("stat");
         is_held_state(&stat)
             || is_frozen_place(&read("wchan"))

@@ -1,4 +1,7 @@
-//! What the kernel says about any process, in `/proc`.
+//! What the kernel says about any process, in `/proc`, whatever bytes are in it: a program names itself, its
+//! threads and its files as it likes, and not always in UTF-8.
+//!
+//! `None` stands for a process that has ended, or of which this user may not know.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -6,29 +9,31 @@ use std::path::Path;
 
 /// One process, until its number may be another's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Identity {
-    pub(crate) number: u32,
-    /// In the kernel's ticks since it started.
-    pub(crate) began: u64,
+pub struct Identity {
+    /// Its number.
+    pub number: u32,
+    /// When it began, in the kernel's ticks since it started.
+    pub began: u64,
 }
 
-pub(crate) fn identity(number: u32) -> Option<Identity> {
+/// Which process has that number now.
+pub fn identity(number: u32) -> Option<Identity> {
     let [began] = figures(number, [22])?;
     Some(Identity { number, began })
 }
 
 /// The same of one that has not ended. Of one that has, and whose parent has not asked yet how, the kernel
 /// tells as of one of which only the first thread has ended, but for the number of threads.
-pub(crate) fn living(number: u32) -> Option<Identity> {
+pub fn living(number: u32) -> Option<Identity> {
     let text = line(number)?;
     let [threads, began] = figures_in(&text, [20, 22])?;
     let has_ended = after_name(&text)?.starts_with(['Z', 'X']) && threads <= 1;
     (!has_ended).then_some(Identity { number, began })
 }
 
-/// Some of the numbers that the kernel gives for a process on one line, counted as its documentation does,
-/// from 1.
-pub(crate) fn figures<const COUNT: usize>(number: u32, places: [usize; COUNT]) -> Option<[u64; COUNT]> {
+/// Some of the numbers that the kernel gives for a process on one line (`stat`), counted as its documentation
+/// does, from 1. `None` where one of them is no number.
+pub fn figures<const COUNT: usize>(number: u32, places: [usize; COUNT]) -> Option<[u64; COUNT]> {
     figures_in(&line(number)?, places)
 }
 
@@ -39,7 +44,7 @@ fn line(number: u32) -> Option<String> {
 /// The same as [`text`], of a file that the kernel gives as a whole: `stat`, `statm`, `comm`. To ask for its
 /// size before, and for more after, would take twice as long, which is felt where there are hundreds of
 /// processes.
-pub(crate) fn short(path: &str) -> Option<String> {
+pub fn short(path: &str) -> Option<String> {
     /// More than any of them has.
     const MOST_BYTES: usize = 4096;
     let mut text = [0; MOST_BYTES];
@@ -47,9 +52,8 @@ pub(crate) fn short(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&text[..length]).into_owned())
 }
 
-/// One of the kernel's files about a process, whatever bytes are in it: names are a program's choice, and the
-/// kernel cuts them off in the midst of a letter.
-pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
+/// One of the kernel's files about a process. It cuts names off in the midst of a letter.
+pub fn text(path: impl AsRef<Path>) -> Option<String> {
     Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
 }
 
@@ -62,13 +66,14 @@ fn figures_in<const COUNT: usize>(line: &str, places: [usize; COUNT]) -> Option<
     let fields: Vec<&str> = after_name(line)?.split(' ').collect();
     let mut figures = [0; COUNT];
     for (figure, place) in figures.iter_mut().zip(places) {
-        *figure = fields.get(place - 3)?.parse().ok()?;
+        *figure = fields.get(place.checked_sub(3)?)?.parse().ok()?;
     }
     Some(figures)
 }
 
-/// Those that any of its threads has made.
-pub(crate) fn children(number: u32) -> Vec<u32> {
+/// The children of a process, in the order in which each of its threads has made them. Nothing where the
+/// kernel doesn't say.
+pub fn children(number: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{number}/task")) else { return Vec::new() };
     threads
         .flatten()
