@@ -60,6 +60,14 @@ managed! {
     memory_that_grows_slowly_takes_few_of_a_programs_mappings: "grows_slowly",
     limited_data_has_room_for_all_but_a_pagers: "enough_data",
     a_program_that_adopts_orphans_waits_for_its_own_alone: "adopts_orphans_and_waits",
+    orphans_that_end_while_their_pagers_come_have_ended_well: "adopts_orphans_that_end_soon",
+    a_sleep_goes_on_where_a_filter_forbids_what_continues_it: "sleeps_in_a_filter",
+    a_sleep_in_such_a_filter_is_interrupted_by_the_programs_signals_alone: "is_signalled_in_a_filter",
+    what_works_for_a_program_that_gives_way_does_not: "gives_way_and_has_little_time",
+    a_thread_with_a_deadline_is_managed_and_keeps_it: "has_a_deadline",
+    a_program_that_runs_code_of_32_bits_for_most_of_the_time_is_managed: "runs_narrow_code",
+    a_program_that_serves_a_file_system_to_itself_is_managed: "serves_its_own_file",
+    calls_of_a_file_system_in_user_space_are_not_interrupted: "waits_for_a_file_system",
     a_pager_that_comes_while_a_program_writes_to_a_pipe_cuts_nothing_short: "writes_to_a_pipe_at_once",
     a_pager_that_comes_while_a_program_writes_to_a_socket_cuts_nothing_short: "writes_to_a_socket_at_once",
     a_pager_that_comes_while_a_program_writes_parts_to_a_pipe_cuts_nothing_short: "writes_parts_to_a_pipe_at_once",
@@ -114,6 +122,19 @@ mod a_program_that_clears_by_its_page_table_runs_without_a_pager {
         clears_what_is_written
         clears_what_is_written_since_it_was_asked
     }
+}
+
+#[test]
+fn a_program_whose_children_begin_in_another_namespace_runs_without_a_pager() {
+    if !managed_runner() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let finished = check(unaware("makes_children_elsewhere"));
+    let said = String::from_utf8_lossy(&finished.stderr).into_owned();
+    assert!(
+        said.is_empty() || said.contains(UNMANAGED) && said.contains("other PID or time namespaces"),
+        "{said}"
+    );
 }
 
 fn assert_unmanaged(name: &str, reason: &str) {

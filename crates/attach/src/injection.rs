@@ -10,7 +10,9 @@ use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 use crate::{AttachError, told};
 
 /// The processor's instruction for system calls.
-const SYSCALL: [u8; 2] = [0x0f, 0x05];
+pub(crate) const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// Its length.
+pub(crate) const SYSCALL_BYTES: u64 = SYSCALL.len() as u64;
 /// The segment of code of 64 bits.
 pub(crate) const WIDE: u64 = 0x33;
 /// Stops that are none of the call's, before it is given up.
@@ -76,7 +78,7 @@ impl Injection<'_> {
         self.tracee.set_registers(&registers)?;
         // Each stop is waited for: a thread that is left running can't be let go.
         for _ in 0..ATTEMPTS {
-            self.tracee.run_to_call()?;
+            self.tracee.run_to_call(0)?;
             match self.tracee.state(true)? {
                 State::Ended => return Err(Errno::SRCH),
                 State::Made => made = Some(self.tracee.message()?),

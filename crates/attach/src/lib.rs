@@ -5,7 +5,9 @@
 //! 1. [`threads`]: which thread is stopped, so that the program can't tell.
 //! 2. [`injection`]: calls that another thread is made to make.
 //! 3. [`puppet`]: the puppet comes into being, and gets what it needs.
-//!    Where that lies, [`place`] says. A call that the stop has cut short goes on ([`unfinished`]).
+//!    Where that lies, [`place`] says. A call that the stop has cut short goes on ([`unfinished`]), and so does
+//!    one that waits ([`waiting`]).
+//!    What was made in the program for a moment, or for nothing, ends as [`end`] says.
 //! 4. [`filter`]: the puppet gives up what it doesn't need, for ever.
 //! 5. [`pager`]: the pager begins, and goes on until the program ends or becomes another one.
 //! 6. [`children`]: forked children, which their parent's pager serves at first, get pagers of their own.
@@ -14,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod children;
+mod end;
 mod filter;
 mod injection;
 mod java;
@@ -24,8 +27,9 @@ pub mod shared;
 mod threads;
 mod told;
 mod unfinished;
+mod waiting;
 
-pub use told::has_page_table_open;
+pub use told::{has_page_table_open, is_narrow};
 
 use std::io;
 
@@ -46,6 +50,9 @@ pub enum AttachError {
     /// Its code isn't of 64 bits.
     #[error("it is a 32-bit program")]
     Narrow,
+    /// What its threads make begins in other namespaces than their own.
+    #[error("its children begin in other PID or time namespaces than its own")]
+    Apart,
     /// It asks the kernel for its own page table.
     #[error(
         "it has its page table open (/proc/self/pagemap), where what is far counts as neither present nor written"

@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::java::Search;
 use crate::puppet::{self, Made};
 use crate::unfinished::Stay;
-use crate::{AttachError, children, told, unfinished};
+use crate::{AttachError, children, end, told, unfinished};
 
 /// How often it is looked whether the program is another one by now (its end is told at once, `exec` isn't),
 /// and whether children are to have pagers of their own.
@@ -88,7 +88,7 @@ fn leave(ending: Ending, attached: &Attached, puppet: Option<&Tracee>) {
             Ending::Over => attached.puppet.tell_to_end(),
             Ending::Withdrawn | Ending::Refused => puppet::clear(puppet, attached),
         }
-        puppet::end(puppet);
+        end::see_end(puppet);
     }
     if ending == Ending::Withdrawn {
         engine().into_iter().for_each(|engine| engine.note_withdrawn());
@@ -216,7 +216,7 @@ fn part_with_child(start: Start, engine: Started) {
     let number = tracee.thread();
     // From here on it runs, and nobody traces it; the new pager does so next.
     if tracee.let_go(0).is_err() {
-        farmem_sys::process::kill(number);
+        end::see_end(&tracee);
         engine.put_child_off(epoch);
         return;
     }
@@ -232,7 +232,7 @@ fn part_with_child(start: Start, engine: Started) {
     });
     if outcome != Split::There {
         if outcome == Split::Failed {
-            farmem_sys::process::kill(number);
+            attached.puppet.tell_to_end();
             engine.put_child_off(epoch);
         } else {
             children::note_parted(attached.process);
@@ -249,23 +249,30 @@ fn part_with_child(start: Start, engine: Started) {
     descriptors::keep_only(&kept);
     take_standard_streams();
     farmem_sys::process::begin_session();
-    let (Ok(attached), Some(child)) = (memory::leak(attached), child) else {
-        subject::leave();
-    };
+    // Without memory for this little nothing of the child's can be served.
+    let Ok(attached) = memory::leak(attached) else { farmem_sys::process::exit() };
     let attached: &'static Attached = attached;
     if tracee.is_err() {
         // A filter of the program's has ended it.
         attached.puppet.note_lost();
     }
     subject::attach(attached);
+    let Some(child) = child else { quit(attached, tracee.ok().as_ref()) };
     let start = Start { stack: stack(attached.process).unwrap_or(0), ..start };
     if start.for_parted(engine, child, own, publish).is_err() {
         if subject::has_ended() {
-            subject::leave();
+            quit(attached, tracee.ok().as_ref());
         }
         // What it had far, nobody can give it any more.
         subject::end();
     }
     see_through(start, attached, tracee.ok());
-    subject::leave();
+    farmem_sys::process::exit()
+}
+
+/// Ends a pager that has not begun, because its program has ended.
+fn quit(attached: &Attached, puppet: Option<&Tracee>) -> ! {
+    attached.puppet.tell_to_end();
+    puppet.into_iter().for_each(end::see_end);
+    farmem_sys::process::exit()
 }

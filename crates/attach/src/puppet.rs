@@ -21,7 +21,7 @@ use farmem_sys::thread::{self, Scheduling};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
 use linux_raw_sys::general as raw;
-use procfs::process::Process;
+use procfs::process::{LimitValue, Process};
 use rustix::fs::{Mode, OFlags, ftruncate, open, openat};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, pidfd_getfd, pidfd_open, prlimit};
@@ -30,7 +30,7 @@ use crate::children::processes;
 use crate::injection::{Injection, WIDE, find_instruction, is_instruction};
 use crate::place;
 use crate::threads::{candidates, is_at_fault};
-use crate::{AttachError, filter, told, unfinished};
+use crate::{AttachError, end, filter, told, unfinished};
 
 /// How long a thread may take to stop.
 const STOPPING: Duration = Duration::from_millis(200);
@@ -44,8 +44,6 @@ const KEPT_DEAD: u64 = 0x4000_0000;
 /// `PR_SET_CHILD_SUBREAPER` and `PR_GET_CHILD_SUBREAPER`.
 const ADOPT_ORPHANS: u64 = 36;
 const ADOPTS_ORPHANS: u64 = 37;
-/// How long the puppet may take to end by itself.
-const ENDING_ITSELF: Duration = Duration::from_millis(100);
 /// A thread that is asked to stop. What it makes until then is its own.
 const SEIZED: Options = Options { follows: false, ends_with_tracer: false, is_unfiltered: true };
 const FURNISHED: Options = Options { follows: false, ends_with_tracer: true, is_unfiltered: true };
@@ -76,19 +74,17 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
             .map_err(AttachError::refused("the process's memory"))?,
     );
     let instruction = find_instruction(&process, &memory)?;
-    let (tracee, scheduling) = inject(&process, &memory, instruction)?;
+    let tracee = inject(&process, &memory, instruction)?;
     let own = Urgent::make(thread::current());
     let furnished = furnish(&tracee, folder.as_fd(), &memory, instruction, uffd);
     if furnished.is_err() {
-        farmem_sys::process::kill(tracee.thread());
-        let _ = tracee.state(true);
+        end::exit(&tracee, instruction);
     }
     drop(own);
     let (puppet, uffd) = furnished?;
-    // The kernel gave it the urgency of the thread that made it. That was for the making alone.
-    if let Some(scheduling) = scheduling {
-        scheduling.give(tracee.thread());
-    }
+    // The kernel gave it what the thread had that made it: the urgency of that moment, and the nice value of
+    // a thread that may be the least of the program's.
+    thread::compete_as_own(tracee.thread());
     let path = format!("/proc/{}", tracee.thread());
     let memory_folder =
         open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
@@ -120,15 +116,14 @@ impl Drop for Urgent {
     }
 }
 
-/// Has one thread of the program make the puppet, which is stopped then. The scheduling is what the puppet is
-/// to have when it needs no urgency any more; `None` when it has none.
-fn inject(
-    process: &Process,
-    memory: &File,
-    instruction: u64,
-) -> Result<(Tracee, Option<Scheduling>), AttachError> {
+/// Has one thread of the program make the puppet, which is stopped then.
+fn inject(process: &Process, memory: &File, instruction: u64) -> Result<Tracee, AttachError> {
     let mut last = AttachError::Busy;
     for thread in candidates(process)?.into_iter().take(MOST_THREADS) {
+        if told::has_other_namespaces_for_children(process.pid, thread) {
+            last = AttachError::Apart;
+            continue;
+        }
         match seize(process, thread) {
             Ok(tracee) => {
                 let mut signal = 0;
@@ -137,13 +132,12 @@ fn inject(
                 let own = Urgent::make(thread::current());
                 let urgent = Urgent::make(thread);
                 let made = make_in(&tracee, process, memory, instruction, &mut signal);
-                let before = urgent.before;
                 drop(urgent);
                 release(tracee, signal);
                 drop(own);
                 match made {
                     Err(AttachError::Busy) => last = AttachError::Busy,
-                    made => return made.map(|puppet| (puppet, before)),
+                    made => return made,
                 }
             }
             Err(AttachError::Ended) => {}
@@ -276,7 +270,12 @@ fn make_in(
 ) -> Result<Tracee, AttachError> {
     let before = thread.registers().map_err(AttachError::refused("its registers"))?;
     if before.cs != WIDE {
-        return Err(AttachError::Narrow);
+        // A program of 64 bits may run code of 32 for a while, as emulators do.
+        return Err(if told::is_narrow(process.pid as u32) {
+            AttachError::Narrow
+        } else {
+            AttachError::Busy
+        });
     }
     let is_at_fault = is_at_fault(process.pid, thread.thread());
     if is_at_fault || !is_instruction(thread, instruction) || is_in_sequence(thread, memory) {
@@ -361,8 +360,7 @@ fn make_twice(injection: &Injection<'_>, process: &Process) -> Result<Tracee, At
     }
     // By which the program knows it, where it is in a PID namespace of its own.
     let number = numbers(child.thread() as i32).last().copied();
-    farmem_sys::process::kill(child.thread());
-    see_ended(&child);
+    end::exit(&child, injection.instruction);
     if adopts {
         let _ = injection.call(raw::__NR_prctl, [ADOPT_ORPHANS, 1, 0, 0, 0, 0]);
     }
@@ -391,7 +389,7 @@ fn adopts_orphans(injection: &Injection<'_>) -> bool {
 fn make_one(injection: &Injection<'_>, process: &Process) -> Result<Tracee, AttachError> {
     let made = try_to_make_one(injection, process);
     if made.is_err() {
-        end_untold(injection.tracee.thread(), process);
+        end_untold(injection, process);
     }
     made
 }
@@ -399,7 +397,8 @@ fn make_one(injection: &Injection<'_>, process: &Process) -> Result<Tracee, Atta
 /// Ends what a thread has made that was ended before it could be asked for the number. It is seized and
 /// stopped, and would keep the program's memory until the calling thread ends, and go on as a copy of the
 /// program then.
-fn end_untold(thread: u32, process: &Process) {
+fn end_untold(injection: &Injection<'_>, process: &Process) {
+    let thread = injection.tracee.thread();
     let own = std::process::id() as i32;
     let puppet = attached().map(|attached| attached.puppet.number());
     let is_known = |number: u32| [Some(thread), Some(process.pid as u32), puppet].contains(&Some(number));
@@ -409,14 +408,18 @@ fn end_untold(thread: u32, process: &Process) {
     };
     for number in processes().into_iter().filter(|&number| !is_known(number) && !is_ending(number)) {
         if told::status(number as i32).is_some_and(|status| status.tracerpid == own) {
-            farmem_sys::process::kill(number);
-            see_ended(&Tracee::made(number));
+            let untold = Tracee::made(number);
+            // It stops where it begins.
+            let _ = untold.state(true);
+            end::exit(&untold, injection.instruction);
         }
     }
 }
 
 fn try_to_make_one(injection: &Injection<'_>, process: &Process) -> Result<Tracee, AttachError> {
-    let share = [u64::from(raw::CLONE_VM), 0, 0, 0, 0, 0];
+    // Its table of files, too, and never a copy: each file of a copy would be told when it is closed. A file
+    // system in user space would have to answer, perhaps by the thread that is stopped.
+    let share = [u64::from(raw::CLONE_VM | raw::CLONE_FILES), 0, 0, 0, 0, 0];
     let make = || injection.call(raw::__NR_clone, share).map_err(AttachError::refused("a process"));
     let mut outcome = make()?;
     if outcome.result == Err(Errno::AGAIN) {
@@ -460,13 +463,11 @@ fn furnish(
     let number = tracee.thread();
     let pid = Pid::from_raw(number as i32).ok_or(AttachError::Ended)?;
     let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(refused("a handle of the puppet"))?;
-    let unlimited = Rlimit { current: None, maximum: None };
-    for resource in [Resource::As, Resource::Data, Resource::Memlock] {
-        let _ = prlimit(Some(pid), resource, unlimited);
-    }
+    lift_limits(pid);
     let few = Rlimit { current: Some(64), maximum: Some(64) };
     let _ = prlimit(Some(pid), Resource::Nofile, few);
-    puppet.ask("closing files", raw::__NR_close_range, [0, u32::MAX.into(), 0, 0, 0, 0])?;
+    const APART: u64 = 2;
+    puppet.ask("closing files", raw::__NR_close_range, [0, u32::MAX.into(), APART, 0, 0, 0])?;
     // Not a session: the kernel shares a processor between sessions first (autogroups), and one with a single
     // thread that runs for some microseconds at a time can wait for seconds next to a busy one.
     puppet.ask("a process group", raw::__NR_setpgid, [0; 6])?;
@@ -541,6 +542,31 @@ fn furnish(
     Ok((puppet, Uffd::from(uffd)))
 }
 
+/// Lets a process have as much as can be had of what a puppet needs: without a limit, or up to the one that
+/// only others may raise.
+fn lift_limits(process: Pid) {
+    let Ok(limits) = Process::new(process.as_raw_nonzero().get()).and_then(|process| process.limits()) else {
+        return;
+    };
+    let before = [
+        (Resource::As, limits.max_address_space),
+        (Resource::Data, limits.max_data_size),
+        (Resource::Memlock, limits.max_locked_memory),
+        (Resource::Cpu, limits.max_cpu_time),
+        (Resource::Rttime, limits.max_realtime_timeout),
+    ];
+    for (resource, limit) in before {
+        let maximum = match limit.hard_limit {
+            LimitValue::Value(maximum) => Some(maximum),
+            LimitValue::Unlimited => None,
+        };
+        let unlimited = Rlimit { current: None, maximum: None };
+        if prlimit(Some(process), resource, unlimited).is_err() {
+            let _ = prlimit(Some(process), resource, Rlimit { current: maximum, maximum });
+        }
+    }
+}
+
 /// Leaves the puppet what it needs, which is no right at all. `scratch` is memory that it reads.
 fn give_up_rights(puppet: &Injection<'_>, scratch: u64, uffd: u32) -> Result<(), AttachError> {
     const NO_NEW_RIGHTS: u64 = 38;
@@ -589,7 +615,7 @@ pub(crate) fn clear(tracee: &Tracee, attached: &Attached) {
     let memory = openat(&attached.folder, c"mem", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
     let Some((process, memory)) = process.zip(memory) else { return };
     let Ok(instruction) = find_instruction(&process, &File::from(memory)) else { return };
-    if !stop_puppet(tracee) {
+    if !end::stop(tracee, CLEARING) {
         return;
     }
     let Ok(registers) = tracee.registers() else { return };
@@ -597,47 +623,7 @@ pub(crate) fn clear(tracee: &Tracee, attached: &Attached) {
     let (start, bytes) = (places.all.start.addr().get(), places.all.count().bytes().get());
     let _ = puppet.call(raw::__NR_munmap, [start, bytes, 0, 0, 0, 0]);
     // It has no code any more.
-    let exit = Registers { rip: instruction, ..registers.for_call(raw::__NR_exit, [0; 6]) };
-    let _ = tracee.set_registers(&exit);
-    let _ = tracee.resume(0);
-}
-
-/// Sees a puppet end that was told to, or was cleared away, and ends it otherwise: whoever adopts it may wait
-/// for it, and would take a child that was killed for one that something has gone wrong with.
-pub(crate) fn end(tracee: &Tracee) {
-    let began = Instant::now();
-    while began.elapsed() < ENDING_ITSELF {
-        match tracee.state(false) {
-            Ok(State::Ended) | Err(_) => return,
-            Ok(State::Running) => std::thread::sleep(Duration::from_micros(20)),
-            Ok(_) => drop(tracee.resume(0)),
-        }
-    }
-    farmem_sys::process::kill(tracee.thread());
-    see_ended(tracee);
-}
-
-/// Waits until it has ended, having been told to.
-pub(crate) fn see_ended(tracee: &Tracee) {
-    while !matches!(tracee.state(true), Ok(State::Ended) | Err(_)) {}
-}
-
-/// Whether it has come to a stop. It sleeps, as long as nobody asks anything of it. No thread of the program
-/// waits meanwhile, so it may take as long as a loaded machine needs to give it a processor.
-fn stop_puppet(tracee: &Tracee) -> bool {
-    let began = Instant::now();
-    if tracee.interrupt().is_err() {
-        return false;
-    }
-    while began.elapsed() < CLEARING {
-        match tracee.state(false) {
-            Ok(State::Stopped | State::AtCall | State::Signalled(_)) => return true,
-            Ok(State::Running) => std::thread::sleep(Duration::from_micros(20)),
-            Ok(State::Made) => drop(tracee.resume(0)),
-            Ok(State::Ended) | Err(_) => return false,
-        }
-    }
-    false
+    let _ = end::begin_exit(tracee, instruction);
 }
 
 /// A userfaultfd of the program's memory; its number in the puppet.

@@ -26,7 +26,7 @@ use crate::children::processes;
 use crate::pager::{self, engine, publish};
 use crate::puppet::{self, Made};
 use crate::unfinished::Stay;
-use crate::{AttachError, told, unfinished};
+use crate::{AttachError, end, told, unfinished};
 
 /// How often it is looked which processes have ended.
 const LOOK: Duration = Duration::from_millis(50);
@@ -253,7 +253,7 @@ fn userfaultfd_of(number: u32) -> Option<Uffd> {
     if tracee.resume(0).is_ok() {
         puppet::clear(&tracee, &attached);
     }
-    puppet::end(&tracee);
+    end::see_end(&tracee);
     uffd.handshake(SHARED_FEATURES).ok()?;
     Some(uffd)
 }

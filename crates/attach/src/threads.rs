@@ -81,7 +81,9 @@ pub(crate) fn candidates(process: &Process) -> Result<Vec<u32>, AttachError> {
         .flatten()
         .filter_map(|task| {
             let state = task.stat().ok()?.state;
-            if matches!(state, 'Z' | 'X' | 'x' | 'D' | 't') {
+            if matches!(state, 'Z' | 'X' | 'x' | 'D' | 't')
+                || told::waits_for_user_space(process.pid, task.tid)
+            {
                 return None;
             }
             let cost = match call_of(process.pid, task.tid)? {

@@ -1,6 +1,7 @@
 //! What the kernel says about a process, in the words of [`procfs`].
 
 use std::fs;
+use std::io::Read;
 
 use farmem_page::{PageRange, VirtAddr};
 use procfs::FromBufRead;
@@ -24,6 +25,30 @@ pub(crate) fn maps(process: i32) -> Option<Vec<MemoryMap>> {
 pub(crate) fn range_of(map: &MemoryMap) -> PageRange {
     let (start, end) = map.address;
     PageRange::new(VirtAddr::new(start).page(), VirtAddr::new(end).page())
+}
+
+/// Whether its file is a program of 32 bits.
+pub fn is_narrow(process: u32) -> bool {
+    const NARROW: [u8; 5] = [0x7f, b'E', b'L', b'F', 1];
+    let mut head = [0; NARROW.len()];
+    let file = fs::File::open(format!("/proc/{process}/exe"));
+    file.and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == NARROW
+}
+
+/// Whether what that thread makes begins in other namespaces than its own, as after `unshare`: what it made
+/// first would be the first process of a PID namespace, which ends with it; and the kernel makes none that
+/// shares its memory in another time namespace.
+pub(crate) fn has_other_namespaces_for_children(process: i32, thread: u32) -> bool {
+    let name = |of: &str| fs::read_link(format!("/proc/{process}/task/{thread}/ns/{of}")).ok();
+    [("pid", "pid_for_children"), ("time", "time_for_children")]
+        .iter()
+        .any(|(own, childrens)| name(own) != name(childrens))
+}
+
+/// Whether a thread waits for a file system in user space. When it is stopped, that is told of an
+/// interruption, and may give the call up.
+pub(crate) fn waits_for_user_space(process: i32, thread: i32) -> bool {
+    text(process, &format!("task/{thread}/wchan")).is_some_and(|place| place == "request_wait_answer")
 }
 
 /// Whether the process has a page table open, which hardly is another one's than its own.

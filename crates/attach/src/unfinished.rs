@@ -18,10 +18,9 @@ use rustix::fs::{major, minor};
 use rustix::net::{SocketType, sockopt};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::injection::{WIDE, is_instruction};
+use crate::injection::{SYSCALL_BYTES, WIDE, is_instruction};
+use crate::waiting::{self, Waiting};
 
-/// Bytes of the instruction for system calls.
-const SYSCALL_BYTES: u64 = 2;
 /// More bytes no call moves.
 const MOST_BYTES: u64 = 0x7fff_f000;
 /// More parts no call takes.
@@ -104,14 +103,48 @@ fn socket_type(thread: u32, descriptor: i32) -> Option<SocketType> {
 }
 
 /// A thread that makes calls for the rest.
-struct Unfinished {
+struct Rest {
     tracee: Tracee,
     /// Its registers after the call that was cut short, with what has been done by the latest call that has
     /// ended.
     cut: Registers,
     /// The call that it is in, and those that follow.
     steps: VecDeque<Step>,
+}
+
+/// What a thread stays seized for.
+enum Call {
+    Rest(Rest),
+    Waiting(Waiting),
+}
+
+/// A thread that stays seized until its call has ended.
+struct Unfinished {
+    call: Call,
     since: Instant,
+}
+
+impl Unfinished {
+    fn new(call: Call) -> Self {
+        Self { call, since: Instant::now() }
+    }
+
+    /// Lets it go if it has ended its call, and gives it back otherwise.
+    fn see_to(self) -> Option<Self> {
+        let call = match self.call {
+            Call::Rest(rest) => Call::Rest(rest.see_to(false)?),
+            Call::Waiting(waiting) => Call::Waiting(waiting.see_to(false)?),
+        };
+        Some(Self { call, ..self })
+    }
+
+    /// Lets it go with what it has done by now.
+    fn end(self) {
+        match self.call {
+            Call::Rest(rest) => rest.end(),
+            Call::Waiting(waiting) => drop(waiting.see_to(true)),
+        }
+    }
 }
 
 /// Those of the calling thread, which has seized them.
@@ -263,6 +296,9 @@ fn sum_of(cut: Registers, returned: u64) -> Registers {
 /// given back.
 pub(crate) fn go_on(tracee: Tracee) -> Option<Tracee> {
     let Ok(cut) = tracee.registers() else { return Some(tracee) };
+    if waiting::is_needed(tracee.thread(), cut) {
+        return Waiting::begin(tracee, cut).map(|waiting| keep(Call::Waiting(waiting))).err();
+    }
     let steps: VecDeque<Step> = rest_of(cut, &tracee).into();
     if steps.is_empty()
         || !is_instruction(&tracee, cut.rip.wrapping_sub(SYSCALL_BYTES))
@@ -270,18 +306,22 @@ pub(crate) fn go_on(tracee: Tracee) -> Option<Tracee> {
     {
         return Some(tracee);
     }
-    let unfinished = Unfinished { tracee, cut, steps, since: Instant::now() };
-    match unfinished.begin() {
+    let rest = Rest { tracee, cut, steps };
+    match rest.begin() {
         Begun::Going => {
-            self::unfinished().push(unfinished);
+            keep(Call::Rest(rest));
             None
         }
-        Begun::Not(0) => Some(unfinished.tracee),
+        Begun::Not(0) => Some(rest.tracee),
         Begun::Not(signal) => {
-            let _ = unfinished.tracee.let_go(signal);
+            let _ = rest.tracee.let_go(signal);
             None
         }
     }
+}
+
+fn keep(call: Call) {
+    unfinished().push(Unfinished::new(call));
 }
 
 fn unfinished() -> std::sync::MutexGuard<'static, Vec<Unfinished>> {
@@ -297,7 +337,7 @@ pub(crate) fn look() -> Option<Duration> {
 /// Lets go those that have done the rest. By the thread that has seized them, now and then.
 pub(crate) fn see_to_them() {
     let all = std::mem::take(&mut *unfinished());
-    let left = all.into_iter().filter_map(|thread| thread.see_to(false));
+    let left = all.into_iter().filter_map(Unfinished::see_to);
     let left: Vec<Unfinished> = left.collect();
     unfinished().extend(left);
 }
@@ -334,12 +374,7 @@ pub(crate) fn finish() {
 
 /// Lets all of them go, with what they have done by now.
 pub(crate) fn end_all() {
-    for mut thread in std::mem::take(&mut *unfinished()) {
-        thread.steps.truncate(1);
-        if thread.tracee.interrupt().is_ok() {
-            thread.see_to(true);
-        }
-    }
+    std::mem::take(&mut *unfinished()).into_iter().for_each(Unfinished::end);
 }
 
 /// What comes of a call that a thread is to begin.
@@ -349,23 +384,31 @@ enum Begun {
     Not(u32),
 }
 
-impl Unfinished {
+impl Rest {
     /// Has a thread that stands still begin its first step.
     fn begin(&self) -> Begun {
-        let Self { tracee, cut, steps, .. } = self;
+        let Self { tracee, cut, steps } = self;
         let Some(step) = steps.front() else { return Begun::Not(0) };
         let begins = || -> Result<State, Errno> {
             tracee.set_registers(&step.registers(*cut))?;
-            tracee.run_to_call()?;
+            tracee.run_to_call(0)?;
             tracee.state(true)
         };
         let signal = match begins() {
-            Ok(State::AtCall) if tracee.run_to_call().is_ok() => return Begun::Going,
+            Ok(State::AtCall) if tracee.run_to_call(0).is_ok() => return Begun::Going,
             Ok(State::Signalled(signal)) => signal,
             _ => 0,
         };
         let _ = tracee.set_registers(cut);
         Begun::Not(signal)
+    }
+
+    /// Lets it go with what it has done by now.
+    fn end(mut self) {
+        self.steps.truncate(1);
+        if self.tracee.interrupt().is_ok() {
+            self.see_to(true);
+        }
     }
 
     /// Lets it go if it has stopped at the end of its last step, and gives it back otherwise. `waits` until

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -100,7 +100,7 @@ pub(crate) fn checked(number: u32) -> Result<Process, Failure> {
             "process {number} is traced by process {tracer}{name}; end that, and attach again"
         )));
     }
-    if is_narrow(number) {
+    if farmem_attach::is_narrow(number) {
         return Err(unusable(format!(
             "process {number} runs a 32-bit program; Farmem manages only 64-bit programs"
         )));
@@ -130,14 +130,6 @@ fn permitted(number: u32) -> Result<(), Failure> {
         }
         Ok(_) | Err(_) => Ok(()),
     }
-}
-
-/// Whether its file is a program of 32 bits.
-fn is_narrow(number: u32) -> bool {
-    const NARROW: [u8; 5] = [0x7f, b'E', b'L', b'F', 1];
-    let mut head = [0; NARROW.len()];
-    let file = fs::File::open(format!("/proc/{number}/exe"));
-    file.and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == NARROW
 }
 
 /// Where a control group may be, of which the path below a hierarchy is known.

@@ -236,6 +236,14 @@ pub fn kill(number: u32) {
     }
 }
 
+/// Ends the calling process at once, and as if all were well.
+pub fn exit() -> ! {
+    loop {
+        // SAFETY: ends the process; nothing of it is used after that.
+        let _ = unsafe { syscall::call(linux_raw_sys::general::__NR_exit_group, [0; 4]) };
+    }
+}
+
 /// Ends the calling process at once, as a kill from outside would.
 pub fn kill_self() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);

@@ -170,14 +170,15 @@ pub fn hurry_session(is_hurried: bool) {
     }
 }
 
-const SCHED_OTHER: usize = 0;
-const SCHED_FIFO: usize = 1;
-const SCHED_BATCH: usize = 3;
-const SCHED_IDLE: usize = 5;
-/// A mark of a policy: what the thread makes begins without a priority.
-const SCHED_RESET_ON_FORK: usize = 0x4000_0000;
+const SCHED_OTHER: u32 = 0;
+const SCHED_FIFO: u32 = 1;
+const SCHED_BATCH: u32 = 3;
+const SCHED_IDLE: u32 = 5;
+const SCHED_DEADLINE: u32 = 6;
+/// What the thread makes begins without a priority, or a deadline.
+const RESET_ON_FORK: u64 = 1;
 /// A thread of these keeps its nice value while it is urgent.
-const WITHOUT_PRIORITY: [usize; 3] = [SCHED_OTHER, SCHED_BATCH, SCHED_IDLE];
+const WITHOUT_PRIORITY: [u32; 3] = [SCHED_OTHER, SCHED_BATCH, SCHED_IDLE];
 
 /// How a thread competes for a processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -197,49 +198,64 @@ pub fn set_class(thread: u32, class: Class) -> bool {
         Class::Normal => SCHED_OTHER,
         Class::Idle => SCHED_IDLE,
     };
-    Scheduling { policy, priority: 0 }.give(thread)
+    Scheduling::of(thread).is_some_and(|own| Scheduling { policy, priority: 0, flags: 0, ..own }.give(thread))
 }
 
-/// How a thread competes for a processor: the kernel's policy, and its priority among those of that policy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How a thread competes for a processor, in the kernel's order (`sched_attr`): its policy, its priority or
+/// nice value, and its deadline.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Scheduling {
-    policy: usize,
-    priority: i32,
+    bytes: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
 }
 
 impl Scheduling {
+    const BYTES: u32 = size_of::<Self>() as u32;
     /// Before all that is not urgent.
-    const URGENT: Self = Self { policy: SCHED_FIFO, priority: 1 };
+    const URGENT: Self = Self {
+        bytes: Self::BYTES,
+        policy: SCHED_FIFO,
+        flags: 0,
+        nice: 0,
+        priority: 1,
+        runtime_ns: 0,
+        deadline_ns: 0,
+        period_ns: 0,
+    };
 
     /// The same for what the thread itself does, and not for what it makes.
     const fn of_itself(self) -> Self {
-        Self { policy: self.policy | SCHED_RESET_ON_FORK, ..self }
+        Self { flags: self.flags | RESET_ON_FORK, ..self }
     }
 
     /// That of a thread of any process; `None` when it has ended.
     pub fn of(thread: u32) -> Option<Self> {
-        let mut priority = 0_i32;
-        // SAFETY: no memory is passed.
-        let policy = unsafe {
-            syscall::call(linux_raw_sys::general::__NR_sched_getscheduler, [thread as usize, 0, 0, 0])
-        };
-        // SAFETY: the kernel writes one integer to the place given.
+        let mut found = Self { bytes: Self::BYTES, ..Self::default() };
+        // SAFETY: the kernel writes at most as many bytes as it is told to the place given.
         let asked = unsafe {
             syscall::call(
-                linux_raw_sys::general::__NR_sched_getparam,
-                [thread as usize, &raw mut priority as usize, 0, 0],
+                linux_raw_sys::general::__NR_sched_getattr,
+                [thread as usize, &raw mut found as usize, Self::BYTES as usize, 0],
             )
         };
-        asked.and(policy).ok().map(|policy| Self { policy, priority })
+        // A later kernel has more to say, and says so here.
+        asked.is_ok().then_some(Self { bytes: Self::BYTES, ..found })
     }
 
     /// Gives it to a thread of any process. `false` when the kernel refuses.
     pub fn give(self, thread: u32) -> bool {
-        // SAFETY: the kernel reads one integer, the priority.
+        // SAFETY: the kernel reads a description, whose length is its first word.
         let result = unsafe {
             syscall::call(
-                linux_raw_sys::general::__NR_sched_setscheduler,
-                [thread as usize, self.policy, &raw const self.priority as usize, 0],
+                linux_raw_sys::general::__NR_sched_setattr,
+                [thread as usize, &raw const self as usize, 0, 0],
             )
         };
         result.is_ok()
@@ -248,10 +264,16 @@ impl Scheduling {
 
 /// Lets a thread of any process run before all that is not urgent, and so what it makes from then on. Returns
 /// what is to be given back to it; `None`, and nothing has changed, when the kernel refuses, or the thread
-/// has a priority already.
+/// has a priority already. One that has a deadline keeps that; what it makes has none, as it could make
+/// nothing otherwise.
 pub fn make_urgent(thread: u32) -> Option<Scheduling> {
     let before = Scheduling::of(thread)?;
-    (WITHOUT_PRIORITY.contains(&before.policy) && Scheduling::URGENT.give(thread)).then_some(before)
+    let urgent = match before.policy {
+        SCHED_DEADLINE => before.of_itself(),
+        policy if WITHOUT_PRIORITY.contains(&policy) => Scheduling::URGENT,
+        _ => return None,
+    };
+    urgent.give(thread).then_some(before)
 }
 
 /// Lets the calling thread run before all that is not urgent, but not the threads that it starts from then
@@ -260,9 +282,26 @@ pub fn make_urgent(thread: u32) -> Option<Scheduling> {
 pub fn become_urgent() -> Option<Scheduling> {
     let own = current();
     let before = Scheduling::of(own)?;
-    let has_priority = !WITHOUT_PRIORITY.contains(&(before.policy & !SCHED_RESET_ON_FORK));
+    let has_priority = !WITHOUT_PRIORITY.contains(&before.policy);
     // The mark stays: not everybody who may be urgent may take it away.
     (!has_priority && Scheduling::URGENT.of_itself().give(own)).then_some(before.of_itself())
+}
+
+/// Lets a thread of any process, which works for the calling one, compete for processors as that does. Where
+/// the kernel refuses, it has no priority at least, and its nice value stays.
+pub fn compete_as_own(thread: u32) {
+    if Scheduling::of(current()).is_some_and(|own| own.give(thread)) {
+        return;
+    }
+    let priority = 0_i32;
+    // This call leaves the nice value alone, which the kernel doesn't tell of a thread that is urgent.
+    // SAFETY: the kernel reads one integer, the priority.
+    let _ = unsafe {
+        syscall::call(
+            linux_raw_sys::general::__NR_sched_setscheduler,
+            [thread as usize, SCHED_OTHER as usize, &raw const priority as usize, 0],
+        )
+    };
 }
 
 /// The calling thread's number.
@@ -345,17 +384,42 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_with_a_deadline_keeps_it_and_can_make_others_meanwhile() {
+        const MILLISECOND: u64 = 1_000_000;
+        std::thread::spawn(|| {
+            let own = current();
+            let with_deadline = Scheduling {
+                policy: SCHED_DEADLINE,
+                runtime_ns: MILLISECOND,
+                deadline_ns: 100 * MILLISECOND,
+                period_ns: 100 * MILLISECOND,
+                ..Scheduling::of(own).unwrap()
+            };
+            // Not everybody may have one.
+            if with_deadline.give(own) {
+                let given_back = make_urgent(own).unwrap();
+                assert_eq!(given_back.policy, SCHED_DEADLINE);
+                assert!(std::thread::Builder::new().spawn(|| ()).is_ok());
+                assert!(given_back.give(own));
+                assert_eq!(Scheduling::of(own).map(|own| own.flags & RESET_ON_FORK), Some(0));
+            }
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
     fn threads_that_an_urgent_one_starts_are_not_urgent() {
         const UNKNOWN: usize = usize::MAX;
         /// The policy of the started thread, as soon as that runs.
         static STARTED: AtomicUsize = AtomicUsize::new(UNKNOWN);
         fn run(_: &'static mut u8) -> ! {
             let own = Scheduling::of(current());
-            STARTED.store(own.map_or(UNKNOWN - 1, |own| own.policy), Ordering::Release);
+            STARTED.store(own.map_or(UNKNOWN - 1, |own| own.policy as usize), Ordering::Release);
             exit()
         }
         std::thread::spawn(|| {
-            let normal = Scheduling { policy: SCHED_OTHER, priority: 0 };
+            let normal = Scheduling { policy: SCHED_OTHER, ..Scheduling::of(current()).unwrap() };
             // Not everybody may be. A second time the mark of the first is there.
             for _ in 0..2 {
                 let Some(given_back) = become_urgent() else { return };
@@ -364,7 +428,7 @@ mod tests {
                 while STARTED.load(Ordering::Acquire) == UNKNOWN {
                     sleep(1_000_000);
                 }
-                assert_eq!(STARTED.swap(UNKNOWN, Ordering::AcqRel), normal.policy);
+                assert_eq!(STARTED.swap(UNKNOWN, Ordering::AcqRel), normal.policy as usize);
                 assert!(given_back.give(current()));
                 assert_eq!(Scheduling::of(current()), Some(normal.of_itself()));
             }

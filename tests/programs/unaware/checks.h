@@ -8,6 +8,6 @@ struct check {
 };
 
 extern const struct check identity_checks[], page_table_checks[], stack_checks[], limit_checks[], executable_checks[],
-	wait_checks[];
+	wait_checks[], stop_checks[];
 
 #endif

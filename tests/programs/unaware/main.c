@@ -5,7 +5,7 @@
 #include "checks.h"
 
 static const struct check *const all[] = {identity_checks, page_table_checks, stack_checks, limit_checks, executable_checks,
-	wait_checks};
+	wait_checks, stop_checks};
 
 int main(int count, char **words)
 {

@@ -62,6 +62,38 @@ static int adopts_orphans_and_waits(void)
 	return report("adopts orphans", wrong + !adopts);
 }
 
+// Orphans that end while their pagers come. What the program adopts is its own, and has ended well.
+static int adopts_orphans_that_end_soon(void)
+{
+	enum { FAMILIES = 160, AT_ONCE = 8 };
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
+		end("prctl");
+	struct memory memory = fresh(48);
+	size_t wrong = press_until_far(memory, 1), ended = 0, killed = 0;
+	int status = 0;
+	for (int begun = 0; begun < FAMILIES; begun++) {
+		pid_t child = fork();
+		if (child < 0)
+			end("fork");
+		if (child == 0) {
+			if (fork() != 0)
+				_exit(0);
+			struct memory own = fresh(1);
+			usleep(begun * 997 % 30000);
+			_exit(wrong_pages(own) != 0);
+		}
+		for (; begun >= AT_ONCE && ended < 2 * (size_t)(begun - AT_ONCE) && wait(&status) > 0; ended++)
+			killed += status != 0;
+	}
+	alarm(60);
+	for (; wait(&status) > 0; ended++)
+		killed += status != 0;
+	alarm(0);
+	// Puppets of orphans may be among them.
+	wrong += ended < 2 * FAMILIES;
+	return report("adopts orphans that end soon", wrong + killed + wrong_pages(memory));
+}
+
 // More than a pager looks after at a time. They all live until the last one is there.
 static int forks_hundreds_at_once(void)
 {
@@ -414,6 +446,7 @@ static int locks_all_again_and_again(void)
 
 const struct check wait_checks[] = {
 	{"adopts_orphans_and_waits", adopts_orphans_and_waits},
+	{"adopts_orphans_that_end_soon", adopts_orphans_that_end_soon},
 	{"forks_hundreds_at_once", forks_hundreds_at_once},
 	{"is_first_of_a_namespace_and_waits", is_first_of_a_namespace_and_waits},
 	{"writes_to_a_pipe_at_once", writes_to_a_pipe_at_once},

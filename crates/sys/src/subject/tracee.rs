@@ -323,15 +323,15 @@ impl Tracee {
             .map(drop)
     }
 
-    /// Lets it run to where its next system call begins, or the one that it is in ends. No signal comes of
-    /// that, as it does of a single step: there the kernel takes away the program's handler of `SIGTRAP`
+    /// Lets it run to where its next system call begins, or the one that it is in ends; `signal` is delivered
+    /// to it, unless it is 0. No signal comes of that, as it does of a single step: there the kernel takes away the program's handler of `SIGTRAP`
     /// where that is blocked, and what waits of it.
     ///
     /// # Errors
     /// As [`Tracee::registers`].
-    pub fn run_to_call(&self) -> Result<(), Errno> {
+    pub fn run_to_call(&self, signal: u32) -> Result<(), Errno> {
         // SAFETY: no memory is passed.
-        unsafe { request(TO_CALL, self.thread, 0, 0) }.map(drop)
+        unsafe { request(TO_CALL, self.thread, 0, signal as usize) }.map(drop)
     }
 
     /// Lets it run on; `signal` is delivered to it, unless it is 0.
