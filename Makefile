@@ -1,6 +1,6 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight build demo test simulate test-rdma test-kernels conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz deny advisories miri soak packages test-packages nightly clean
+.PHONY: help setup preflight build build-for-tests demo test simulate test-rdma test-kernels conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz deny advisories miri soak packages test-packages nightly clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -17,7 +17,7 @@ export FARMEM_COMMIT
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 help: ## what there is
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
 
 setup: ## install what is missing for building and testing
 	@scripts/setup
@@ -26,13 +26,19 @@ build: ## farmem and farmem-bench, as they are released
 	@scripts/setup --demo
 	$(CARGO) build --release --locked -p farmem
 
+# Both builds lie in the same place, and a goal is made once: what needs one of the two makes it at its beginning.
+build-for-tests: ## the same, but failures can be ordered by variables: for tests, and for nothing else
+	@scripts/setup --demo
+	$(CARGO) build --release --locked -p farmem --features injection
+
 preflight:
 	@scripts/preflight
 
 demo: preflight build ## a real program whose data is four times its local memory, compared with the kernel's own swap
 	@scripts/demo
 
-test: setup build ## everything that must hold, within fifteen minutes on two cores
+test: setup ## everything that must hold, within fifteen minutes on two cores
+	@$(MAKE) --no-print-directory build-for-tests
 	$(CARGO) fmt --all --check
 	$(CARGO) nextest run --locked --workspace $(if $(CI),--profile ci)
 	@hw/scripts/test units proofs
@@ -40,7 +46,8 @@ test: setup build ## everything that must hold, within fifteen minutes on two co
 simulate: ## SEEDS=n runs of the simulated pager (10,000 unless said otherwise), or SEED=n: one, again
 	@FARMEM_SIMULATE_SEEDS=$(SEEDS) FARMEM_SIMULATE_SEED=$(SEED) $(CARGO) test --release --locked -p farmem-sim --test seeds -- $(if $(SEED),one_seed,no_seed)
 
-test-rdma: setup build ## memory nodes by RDMA, in guests of an emulator with a device in software: some minutes
+test-rdma: setup ## memory nodes by RDMA, in guests of an emulator with a device in software: some minutes
+	@$(MAKE) --no-print-directory build-for-tests
 	@scripts/test-rdma
 
 test-kernels: setup build ## several kernels of Debian and their settings, in guests of an emulator: an hour; needs the network
@@ -52,15 +59,17 @@ hw-test: setup ## all checks of the accelerator in hw/; `make test` has its unit
 conformance: setup build ## other people's test suites (CRIU's programs, CPython, Redis), natively and under Farmem: an hour; needs root
 	@scripts/conformance
 
-packages: build ## packages for Debian, Fedora and others, an image for containers, and a list of what they are made of, in target/packages
+packages: ## packages for Debian, Fedora and others, an image for containers, and a list of what they are made of, in target/packages
+	@$(MAKE) --no-print-directory build
 	@scripts/setup --packages
 	@scripts/package
 
 test-packages: packages ## installs each package into a root of its own, runs it there, and removes it; needs root
 	@scripts/test-packages
 
-nightly: setup build hw-test test-rdma conformance test-packages deny miri fuzz soak ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, dependencies, Miri, fuzz targets, an hour of soak, and all of hw/
+nightly: setup build hw-test conformance test-packages soak test-rdma deny miri fuzz ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, dependencies, Miri, fuzz targets, an hour of soak, and all of hw/
 	$(MAKE) simulate SEEDS=1000000
+	@$(MAKE) --no-print-directory build-for-tests
 	FARMEM_TEST_SCALE=large $(CARGO) nextest run --locked --profile nightly -p farmem-tests
 
 lint: setup ## formatting, clippy, scripts

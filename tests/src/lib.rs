@@ -7,7 +7,8 @@
 //!
 //! Environment:
 //! - `FARMEM_TEST_RUNNER`: `farmem` or `native`; the default is [`DEFAULT_RUNNER`].
-//! - `FARMEM_BIN`: the `farmem` binary; by default the release build of this workspace.
+//! - `FARMEM_BIN`: the `farmem` binary; by default the release build of this workspace. It is one for tests
+//!   (`make build-for-tests`): the tests set `FARMEM_INJECT` where something is to fail ([`injection`]).
 //! - `FARMEM_TEST_SCALE`: `small` (default) or `large`, the size of the data.
 //! - `FARMEM_TEST_KEEP`: keeps the directories of the tests, for a look at what was left there.
 
@@ -18,6 +19,7 @@ mod etcd;
 mod guest;
 mod host;
 mod initial_file_system;
+mod injection;
 mod launch;
 mod memcache;
 mod memory_file;
@@ -38,6 +40,7 @@ pub use dependency::dependency;
 pub use etcd::Etcd;
 pub use guest::start_guest;
 pub use host::Host;
+pub use injection::injection;
 pub use launch::{
     DEFAULT_RUNNER, Finished, Launcher, Program, Runner, Running, farmem_binary, managed_runner, runner,
 };

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use farmem_tests::{Scratch, application, assert_refusal, farmem_binary, managed_runner, wait_for};
+use farmem_tests::{
+    Scratch, application, assert_refusal, farmem_binary, injection, managed_runner, wait_for,
+};
 use serde_json::Value;
 
 use crate::far_redis::{figure, unique};
@@ -405,7 +407,7 @@ fn a_program_is_not_left_without_memory_for_what_it_has_far() {
     }
     let (resident, name) = (Resident::start(48, 20, 0), unique("short"));
     let mut command = attach(&name, "24M", &[&resident.number()]);
-    let output = command.env("FARMEM_INJECT", "no-memory").output().expect("farmem starts");
+    let output = command.envs([injection("no-memory")]).output().expect("farmem starts");
     assert!(output.status.success(), "{}", said(&output));
     let refused = assert_refusal(2, &mut farmem(&["detach", &name]));
     assert!(refused.contains("are far and 0 MiB of memory are free; free"), "{refused}");

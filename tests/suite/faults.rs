@@ -1,8 +1,7 @@
 //! Things that break: whatever does, a program gets its own bytes, waits, or is told; never zeros, never a
 //! hang.
 //!
-//! What needs a hook inside the pager is started with `FARMEM_INJECT=NAME`, and is ignored while there is no
-//! such hook.
+//! What needs a hook inside Farmem is started with `FARMEM_INJECT=NAME`, which takes a build for tests.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -10,7 +9,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use farmem_tests::{Finished, Launcher, Program, Scratch, farmem_binary, managed_runner, wait_for};
+use farmem_tests::{
+    Finished, Launcher, Program, Scratch, farmem_binary, injection, managed_runner, wait_for,
+};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -37,7 +38,8 @@ fn assert_ended_by(finished: &Finished, signal: i32) {
 }
 
 fn injected(name: &str) -> Launcher {
-    Launcher::managed(BUDGET_BYTES).env("FARMEM_INJECT", name)
+    let (variable, failure) = injection(name);
+    Launcher::managed(BUDGET_BYTES).env(variable, failure)
 }
 
 fn with_disk(launcher: Launcher) -> Launcher {

@@ -164,7 +164,6 @@ fn options(arguments: &NodeArguments) -> Result<Options, Failure> {
             "none" => WantedRdma::None,
             device => WantedRdma::Device(device.to_owned()),
         },
-        fault: std::env::var("FARMEM_NODE_FAULT").ok(),
     })
 }
 

@@ -50,8 +50,6 @@ pub struct Options {
     pub lease: Duration,
     /// Whether clients may reach their frames by RDMA.
     pub rdma: WantedRdma,
-    /// At which step the process kills itself, for tests; see `fault.rs`.
-    pub fault: Option<String>,
 }
 
 /// Whether, and through which device, clients reach their frames by RDMA.
@@ -115,10 +113,10 @@ impl Server {
         if let Some(other) = other {
             epoll::add(&poll, other, epoll::EventData::new_u64(OTHER), epoll::EventFlags::IN)?;
         }
-        let faults = options.fault.as_deref().map(Faults::parse).unwrap_or_default();
         let rdma = Rdma::new(&options.rdma)?;
-        let service = Service::new(random()?, options.memory.pages().get(), options.lease, rdma, faults)
-            .context("cannot make the memory that is to be lent")?;
+        let service =
+            Service::new(random()?, options.memory.pages().get(), options.lease, rdma, Faults::ordered())
+                .context("cannot make the memory that is to be lent")?;
         Ok(Self {
             poll,
             listeners,
@@ -395,7 +393,6 @@ mod tests {
             memory: ByteCount::new(4 << 20),
             lease: Duration::from_secs(60),
             rdma: WantedRdma::None,
-            fault: None,
         };
         let mut server = Server::bind(&options, None::<&File>).unwrap();
         let mut client = UnixStream::connect(&path).unwrap();

@@ -1,4 +1,5 @@
-//! Failures that tests order with `FARMEM_INJECT`: in the pager, on the disk, in the pool's memory.
+//! Failures that tests order with `FARMEM_INJECT`: in the pager, on the disk, in the pool's memory. Only builds
+//! with the feature `injection` look at it.
 
 use std::thread;
 use std::time::Duration;
@@ -32,9 +33,13 @@ pub(crate) enum Injection {
 }
 
 impl Injection {
-    /// What the environment orders.
+    /// What the environment orders, in a build for tests.
     pub(crate) fn ordered() -> Self {
-        Self::named(&std::env::var("FARMEM_INJECT").unwrap_or_default())
+        if cfg!(feature = "injection") {
+            Self::named(&std::env::var("FARMEM_INJECT").unwrap_or_default())
+        } else {
+            Self::Pager(0)
+        }
     }
 
     fn named(name: &str) -> Self {

@@ -84,7 +84,6 @@ impl Route {
             lease: LEASE,
             // What is measured are the other ways.
             rdma: WantedRdma::None,
-            fault: None,
         };
         let host = match &link {
             Some(link) => link.far.within(|| Host::start(&options))?,

@@ -77,7 +77,6 @@ impl TestNode {
             memory: ByteCount::new(wanted.frames * FRAME_BYTES as u64),
             lease: wanted.lease,
             rdma: if wanted.rdma { WantedRdma::Auto } else { WantedRdma::None },
-            fault: None,
         };
         let mut server = Server::bind(&options, None::<&std::fs::File>).unwrap();
         let address = server.addresses().unwrap().remove(0);

@@ -25,7 +25,7 @@ fn farmem() -> PathBuf {
     let built = || Some(Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("release/farmem"));
     let farmem = std::env::var_os("FARMEM_BIN").map(PathBuf::from).or_else(built);
     let farmem = farmem.expect("the folder of what is built");
-    assert!(farmem.is_file(), "{} is missing: build it first, by `make build`", farmem.display());
+    assert!(farmem.is_file(), "{} is missing: build it first, by `make build-for-tests`", farmem.display());
     farmem
 }
 
