@@ -2,8 +2,9 @@
 //! signals to, and its supervisor is none of its surroundings.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use farmem_tests::{Scratch, application, assert_refusal, farmem_binary, managed_runner, wait_for};
@@ -129,6 +130,57 @@ fn standard_descriptors_that_are_closed_are_closed_for_the_program() {
             let found = std::fs::read_to_string(&file).expect("the program has written it");
             assert_eq!(found, open, "{closed}, {options:?}");
         }
+    }
+}
+
+/// Fills more than its budget, closes what it was given as number 7 when it is told to, and goes on.
+const CLOSES: &str = r"
+import os, sys
+memory = bytearray(48 << 20)
+for at in range(0, len(memory), 4096):
+    memory[at] = 1 + at // 4096 % 250
+print('filled', flush=True)
+sys.stdin.readline()
+os.close(7)
+print(sum(memory[at] for at in range(0, len(memory), 4096)), flush=True)
+sys.stdin.readline()
+";
+
+/// The supervisor was started with the same descriptors as the program, and pagers are started by it.
+#[test]
+fn a_pipe_that_the_program_closes_is_closed_while_it_runs_on() {
+    if !managed_runner() {
+        return;
+    }
+    for options in [&[][..], &["--stats", "/dev/fd/8"]] {
+        let name = unique("pipe");
+        let folder = Scratch::new();
+        let statistics = folder.file("statistics");
+        let mut run = farmem_with(&name, options);
+        run.arg(crate::python()).args(["-c", CLOSES]);
+        let mut command = Command::new("bash");
+        let script = format!("exec \"$@\" 7>&2 2>/dev/null 8>'{}'", statistics.display());
+        command.args(["-c", &script, "bash"]).arg(run.get_program()).args(run.get_args());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("bash starts");
+        let mut says = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut tell = child.stdin.take().expect("a pipe");
+        let mut pipe = child.stderr.take().expect("a pipe");
+        let (sender, has_ended) = channel();
+        std::thread::spawn(move || sender.send(pipe.read(&mut [0]).expect("it can be read")));
+
+        assert_eq!(says.next().expect("a line").expect("text"), "filled");
+        wait_for("pages that are far", || (figure(&name, "far_pages") > 0).then_some(()));
+        assert!(has_ended.try_recv().is_err(), "the program has it open still");
+        tell.write_all(b"\n").expect("it reads");
+
+        let read = has_ended.recv_timeout(PATIENCE).expect("the end of the pipe");
+        assert_eq!(read, 0, "{options:?}");
+        says.next().expect("a line").expect("text");
+        assert!(figure(&name, "far_pages") > 0, "it is managed still");
+        drop(tell);
+        assert!(end(child).success());
+        assert_eq!(std::fs::read_to_string(&statistics).expect("a file").is_empty(), options.is_empty());
     }
 }
 

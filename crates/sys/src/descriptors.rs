@@ -37,14 +37,29 @@ pub fn may_close_many() -> bool {
     unsafe { close_range(u32::MAX, u32::MAX, 0) }.is_ok()
 }
 
+const CLOSES: usize = 1;
+
 /// Whether another program that ran in this process would have that descriptor, since it isn't marked to be
 /// closed then.
 pub fn outlives_exec(number: crate::RawFd) -> bool {
     const GET_FLAGS: usize = 1;
-    const CLOSES: usize = 1;
     // SAFETY: the call has no pointers.
     unsafe { syscall::call(raw::__NR_fcntl, [number as usize, GET_FLAGS, 0, 0]) }
         .is_ok_and(|flags| flags & CLOSES == 0)
+}
+
+/// Marks that descriptor: another program that runs in this process, or in one made from it, doesn't have it.
+pub fn close_on_exec(number: crate::RawFd) {
+    const SET_FLAGS: usize = 2;
+    // SAFETY: the call has no pointers. That the number isn't open is no harm.
+    let _ = unsafe { syscall::call(raw::__NR_fcntl, [number as usize, SET_FLAGS, CLOSES, 0]) };
+}
+
+/// Closes a descriptor that the calling process was started with, and that nothing in it owns.
+pub fn close_given(number: crate::RawFd) {
+    let number = number.unsigned_abs();
+    // SAFETY: as the caller promises.
+    let _ = unsafe { close_range(number, number, 0) };
 }
 
 /// # Safety

@@ -10,12 +10,13 @@ use std::path::Path;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use daemonize::{Daemonize, Outcome, Stdio};
+use farmem_sys::OwnedFd;
 use farmem_sys::signals::{self, hear_of_children};
-use farmem_sys::{OwnedFd, descriptors};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::options::Options;
+use crate::program::inherited::Inherited;
 use crate::program::launch;
 use crate::say;
 
@@ -27,7 +28,6 @@ pub(crate) enum Part {
     Supervisor(Caller),
 }
 
-const STANDARD_ERROR: i32 = 2;
 /// What the supervisor says to the caller: that the program may begin, or, followed by the reason, that it
 /// may not.
 const BEGIN: u8 = b'B';
@@ -87,23 +87,11 @@ pub(crate) fn split_off() -> Result<Half> {
         Outcome::Parent(Ok(_)) => bail!("the supervisor could not begin"),
         Outcome::Parent(Err(error)) => Err(error.into()),
         Outcome::Child(Ok(_)) => {
-            close_inherited();
+            Inherited::now().close(None);
             Ok(Half::Supervisor(of_supervisor))
         }
         Outcome::Child(Err(_)) => std::process::exit(1),
     }
-}
-
-/// Closes what whoever called has left open for the program: a pipe that the supervisor has open as well
-/// would not end with the program. What this process has opened itself is marked to be closed when it runs
-/// another program, and what it has been given is not.
-fn close_inherited() {
-    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
-    let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let mut kept: Vec<i32> =
-        numbers.filter(|&number| number <= STANDARD_ERROR || !descriptors::outlives_exec(number)).collect();
-    kept.sort_unstable();
-    descriptors::keep_only(&kept);
 }
 
 impl Supervisor {

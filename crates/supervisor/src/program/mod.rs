@@ -7,6 +7,7 @@
 pub(crate) mod background;
 pub(crate) mod end;
 pub(crate) mod foreground;
+pub(crate) mod inherited;
 pub(crate) mod launch;
 pub(crate) mod life;
 pub(crate) mod onlooker;

@@ -16,6 +16,7 @@ use crate::processes::door::Door;
 use crate::processes::family::Family;
 use crate::processes::group::Group;
 use crate::program::foreground::Caller;
+use crate::program::inherited::Inherited;
 use crate::program::life::{Life, Relation};
 use crate::program::signals::Signals;
 use crate::program::{launch, own_limits};
@@ -28,8 +29,8 @@ use crate::watch::Watch;
 
 /// Whose program it is.
 pub(super) enum Origin<'a> {
-    /// A child of the supervisor's is to become it.
-    Child,
+    /// A child of the supervisor's is to become it, and to have what the supervisor was given.
+    Child(Inherited),
     /// The process that was called is to become it.
     Caller(&'a mut Caller),
     /// It runs already.
@@ -51,7 +52,7 @@ pub(super) fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supe
     let began = Instant::now();
     let (program, group) = match &origin {
         Origin::Caller(caller) => (caller.process(), None),
-        Origin::Child => (launch::launch(options, limits, signals.before())?, None),
+        Origin::Child(_) => (launch::launch(options, limits, signals.before())?, None),
         Origin::Found(Subject::Process(number)) => (found(Some(*number))?, None),
         Origin::Found(Subject::Group(folder)) => {
             let group = Group::at(folder);
@@ -61,7 +62,10 @@ pub(super) fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supe
     let family = group.map_or_else(|| Family::of(program), Family::of_group);
     let relation = match origin {
         Origin::Caller(caller) => Relation::Caller(caller.let_begin()?),
-        Origin::Child => Relation::Child,
+        Origin::Child(inherited) => {
+            inherited.close(options.stats.as_deref());
+            Relation::Child
+        }
         Origin::Found(_) => Relation::Found,
     };
     let life = Life::new(program, relation, began);

@@ -22,6 +22,7 @@ use crate::processes::Processes;
 use crate::processes::attacher::Attacher;
 use crate::processes::door::Door;
 use crate::program::foreground::{self, Half, Part};
+use crate::program::inherited::Inherited;
 use crate::program::life::Life;
 use crate::program::onlooker::{self, Onlooker, Standing};
 use crate::program::signals::Signals;
@@ -44,7 +45,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
     if !options.reports_at_end() {
         return supervise_caller(options);
     }
-    start(options, Origin::Child)
+    start(options, Origin::Child(Inherited::now()))
         .map(Supervisor::see_through)
         .inspect_err(|_| options.side_services.iter().for_each(SideService::leave))
 }
