@@ -41,6 +41,17 @@ fn what_is_discarded_punched_unmapped_and_moved_is_so_for_whom_it_is() {
     assert!(number(&finished, "evicted") > 10_000.0);
 }
 
+/// The kernel tells neither how long a mapping is that a call of no length has made of another one, nor that
+/// one stays that was moved.
+#[test]
+fn pages_at_two_addresses_of_a_process_are_the_same() {
+    if !managed_runner() {
+        return;
+    }
+    let finished = run(24 * MIB, &["again", "96"]);
+    assert!(number(&finished, "evicted") > 10_000.0);
+}
+
 /// A program that has filled what it shares, and looks at all of it when it is sent a line. Dropped, it is
 /// ended.
 struct Filled {

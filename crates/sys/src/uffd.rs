@@ -363,6 +363,17 @@ impl Uffd {
         }
     }
 
+    /// Whether the page belongs to a mapping of which writes are reported here. `None` when that can't be
+    /// asked: an event waits, or the process has ended. The page isn't protected afterwards.
+    pub(crate) fn tells_of_writes(&self, page: PageIndex) -> Option<bool> {
+        let one = PageRange::at(page, PageCount::new(1));
+        match self.protect(one).and_then(|()| self.unprotect(one)) {
+            Ok(()) => Some(true),
+            Err(UffdError::Gone) => Some(false),
+            Err(_) => None,
+        }
+    }
+
     /// Whether an event waits to be read, or is being finished.
     pub fn is_changing(&self) -> bool {
         self.zero_vacant(NOTHING).stopped == Some(UffdError::Changing)

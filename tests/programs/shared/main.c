@@ -2,6 +2,7 @@
 //
 // shared write PROCESSES MIB ROUNDS   processes write their own pages of one mapping, and read the others'
 // shared calls MIB                    discards, holes, unmapping, moving, forks of forks, a mapper that is killed
+// shared again MIB                    the same pages at two addresses of one process
 // shared wait KIND MIB                fills, says "filled", and checks when a line comes: by the mapping, and by all other ways that there are to what has a name or
 //                                     a descriptor. Kinds: anonymous, locked, memfd, sealed, posix, system-v, tmpfs
 #define _GNU_SOURCE
@@ -225,6 +226,64 @@ static void call(uint64_t pages)
                 fail("by a pipe", page, memory[(part * 2 + page) * WORDS + word], content(page, 7, word));
 }
 
+// Those that lie from `memory` on.
+static void check_pages(const char *what, const uint64_t *memory, uint64_t from, uint64_t to, uint64_t version)
+{
+    for (uint64_t page = from; page < to; page++)
+        for (uint64_t word = 0; word < WORDS; word++)
+            if (memory[(page - from) * WORDS + word] != content(page, version, word))
+                fail(what, page, memory[(page - from) * WORDS + word], content(page, version, word));
+}
+
+// The same pages at two addresses, by a call that doesn't say how many of them.
+static void map_again(uint64_t pages)
+{
+    uint64_t *memory = map(pages), part = pages / 8;
+    for (uint64_t page = 0; page < pages; page++)
+        write_page(memory, page, 0);
+    press(memory, part * 4, pages);
+    uint64_t *again = mremap(memory, 0, part * 3 * PAGE, MREMAP_MAYMOVE);
+    if (again == MAP_FAILED)
+        die("mremap");
+    check_pages("mapped again", again, 0, part * 3, 0);
+    for (uint64_t page = 0; page < part * 3; page++)
+        write_page(again, page, 9);
+    press(memory, part * 4, pages);
+    check_pages("written where it is mapped again", memory, 0, part * 3, 9);
+    for (uint64_t page = 0; page < part * 3; page++)
+        write_page(memory, page, 10);
+    press(memory, part * 4, pages);
+    pid_t child = fork();
+    if (child < 0)
+        die("fork");
+    if (!child) {
+        check_pages("of its parent", again, 0, part * 3, 10);
+        check_pages("of its parent", memory, 0, part * 3, 10);
+        exit(0);
+    }
+    join(child);
+    check_pages("written where it was mapped first", again, 0, part * 3, 10);
+
+    // Of that a part is unmapped, and another is moved and stays where it was.
+    if (munmap(again, part * PAGE))
+        die("munmap");
+    press(memory, part * 4, pages);
+    check_pages("next to what is unmapped", again + part * WORDS, part, part * 3, 10);
+    uint64_t *moved = mremap(again + part * WORDS, part * PAGE, part * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+    if (moved == MAP_FAILED) {
+        if (errno != EINVAL)
+            die("mremap");
+        return;
+    }
+    press(memory, part * 4, pages);
+    check_pages("what has moved", moved, part, part * 2, 10);
+    for (uint64_t page = part; page < part * 2; page++)
+        write_page(again, page, 11);
+    press(memory, part * 4, pages);
+    check_pages("written where it has stayed", moved, part, part * 2, 11);
+    check_pages("written where it has stayed", memory + part * WORDS, part, part * 2, 11);
+}
+
 // Memory of a kind, the descriptor by which it can be had, and the number of System V; -1 where there is none.
 struct object {
     uint64_t *memory;
@@ -347,6 +406,8 @@ int main(int count, char **words)
         write_together(number, strtoul(words[3], NULL, 10) << 8, strtoul(words[4], NULL, 10));
     else if (!strcmp(what, "calls") && number)
         call(number << 8);
+    else if (!strcmp(what, "again") && number)
+        map_again(number << 8);
     else if (!strcmp(what, "wait") && count == 4)
         wait_for_a_line(words[2], strtoul(words[3], NULL, 10) << 8);
     else

@@ -105,6 +105,8 @@ struct State {
     next: PageIndex,
     /// What the next process is known by.
     next_number: u64,
+    /// Whether it is known of all mappings how long they are.
+    are_measured: bool,
     waiters: [Option<Waiter>; MOST_WAITERS],
     are_all_waiting: bool,
     leaving: [Option<Leaving>; MOST_LEAVING],
@@ -154,6 +156,7 @@ pub fn begin(keep: fn(BorrowedFd<'_>)) -> Result<&'static Objects, Errno> {
             spare: [const { None }; MOST_MAPPERS],
             next: FIRST,
             next_number: 1,
+            are_measured: true,
             waiters: [None; MOST_WAITERS],
             are_all_waiting: false,
             leaving: [None; MOST_LEAVING],
@@ -225,6 +228,18 @@ impl State {
         }
     }
 
+    /// Finds out how long mappings are of which the kernel hasn't told that. As long as it can't be found out
+    /// something changes in that process, and the kernel refuses what is asked for there.
+    fn measure(&mut self) {
+        if !self.are_measured {
+            self.are_measured = true;
+            for mapper in self.mappers.iter_mut().filter_map(Option::as_deref_mut) {
+                let Mapper { uffd, places, .. } = mapper;
+                self.are_measured &= places.measure(|there| uffd.tells_of_writes(there));
+            }
+        }
+    }
+
     /// Makes a call for each process that maps some of `pages`, with where it does; stops at the first that
     /// is refused.
     fn each_place(
@@ -233,6 +248,7 @@ impl State {
         ready: &OwnedFd,
         call: impl Fn(&Uffd, PageRange) -> Result<(), UffdError>,
     ) -> Result<(), UffdError> {
+        self.measure();
         for number in 0..MOST_MAPPERS {
             let Some(mapper) = self.mapper(number) else { continue };
             let made = mapper.places.of(pages).try_for_each(|place| call(&mapper.uffd, place.there));
@@ -336,8 +352,15 @@ impl State {
                 None
             }
             Message::Remap { from, to, count } => {
+                let page = self.mapper(number)?.places.page_of(from);
+                let object = page.and_then(|page| self.object_of(page)).map(|object| object.pages);
                 let mapper = self.mappers[number].as_deref_mut()?;
-                if mapper.places.relocate(PageRange::at(from, count), to).is_err() {
+                let followed = match object {
+                    Some(object) if count == PageCount::ZERO => mapper.places.duplicate(from, to, object.end),
+                    _ => mapper.places.relocate(PageRange::at(from, count), to),
+                };
+                self.are_measured = false;
+                if followed.is_err() {
                     objects.end();
                 }
                 None
@@ -400,7 +423,8 @@ impl Objects {
         let mapper = mappers.find(|mapper| mapper.number == process).ok_or(Errno::SRCH)?;
         // With the lock held, so that a child that is forked meanwhile is told of afterwards.
         mapper.uffd.register(there)?;
-        mapper.places.add(mapper::Place { there, pages }).map_err(|_| Refused::Crowded)
+        let place = mapper::Place { there, pages, is_measured: true };
+        mapper.places.remove(there).and_then(|()| mapper.places.add(place)).map_err(|_| Refused::Crowded)
     }
 
     /// All processes that map the object are known: its pages may leave.
@@ -432,6 +456,10 @@ impl Objects {
             if state.mapper(number).is_some_and(|mapper| mapper.uffd.has_ended()) {
                 state.remove_mapper(number, &self.ready);
             }
+        }
+        if !state.are_measured {
+            state.measure();
+            state.close_unmapped();
         }
         state.mappers.iter().flatten().filter(|mapper| !mapper.places.is_empty()).count()
     }
@@ -507,6 +535,7 @@ impl Objects {
     /// As [`Uffd::copy_in`], for whichever process maps the pages.
     pub(crate) fn copy_in(&self, page: PageIndex, content: &[u8], waiters: Waiters) -> Progress {
         let mut state = self.state.lock();
+        state.measure();
         let asked = PageCount::new((content.len() / PAGE_BYTES) as u64);
         let mut done = PageCount::ZERO;
         let mut stopped = None;
