@@ -304,7 +304,7 @@ fn processor_time(process: u32) -> Duration {
     Duration::from_millis(times.sum::<u64>() * 1000 / TICKS_PER_SECOND)
 }
 
-/// What tells of the program's end tells it for ever.
+/// The descriptor by which it learns of the program's end stays readable for ever.
 #[test]
 fn a_supervisor_of_what_a_program_has_left_behind_uses_little_of_a_processor() {
     const SPELL: Duration = Duration::from_secs(2);

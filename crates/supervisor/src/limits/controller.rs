@@ -1,5 +1,5 @@
-//! All that changes the application's limits while it runs, in one hand: what is leased, a change of size, the
-//! way down of processes that were attached to, and a budget that follows the program.
+//! All that changes the application's limits while it runs, in one hand: what is leased, a change of size,
+//! the way down of processes that were attached to, and a budget that follows the program.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
