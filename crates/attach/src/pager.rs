@@ -15,6 +15,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::java::Search;
 use crate::puppet::{self, Made};
+use crate::stops::Stops;
 use crate::unfinished::Stay;
 use crate::{AttachError, children, end, told, unfinished};
 
@@ -139,6 +140,7 @@ fn see_through(start: Start, attached: &Attached, mut puppet: Option<Tracee>) {
     let mut had_children = Instant::now();
     let mut java = Search::new();
     let mut stay = Stay::default();
+    let stops = Stops::hear();
     if puppet.is_none() {
         attached.puppet.note_lost();
     }
@@ -151,8 +153,12 @@ fn see_through(start: Start, attached: &Attached, mut puppet: Option<Tracee>) {
         if let Some(handle) = handle.as_ref().filter(|_| puppet.is_some()) {
             set.push(PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN));
         }
+        if let Some(stops) = &stops {
+            set.push(PollFd::from_borrowed_fd(stops.watch(), PollFlags::IN));
+        }
         let look = Timespec { tv_sec: 0, tv_nsec: pause.as_nanos() as i64 };
         let _ = poll(&mut set, Some(&look));
+        stops.iter().for_each(Stops::clear);
         match puppet.as_ref().map(|puppet| puppet.state(false)) {
             None | Some(Ok(State::Running)) => {}
             // No signal is the puppet's business.

@@ -31,7 +31,7 @@ const MOST_CALLS: usize = 64;
 const PART_BYTES: u64 = 16;
 /// How often threads are looked at that make calls for the rest, at first and after [`SOON`].
 const LOOK: Duration = Duration::from_millis(1);
-const RARE_LOOK: Duration = Duration::from_millis(10);
+const RARE_LOOK: Duration = Duration::from_millis(50);
 const SOON: Duration = Duration::from_secs(1);
 
 /// How long a pager that is to leave stays for calls for the rest. A call may wait for ever.
