@@ -6,7 +6,8 @@ use crate::launch::farmem_binary;
 
 const VARIABLE: &str = "FARMEM_INJECT";
 
-/// The variable with which `farmem` is started for something to fail. The supervisor's `injection.rs` says what can.
+/// The variable with which `farmem` is started for something to fail. The supervisor's `injection.rs` says
+/// what can.
 ///
 /// # Panics
 /// When the `farmem` under test takes no such orders.

@@ -1,5 +1,5 @@
-//! Deaths on order: how the tests have a node killed at each step of an exchange. Only builds with the feature
-//! `injection` take orders; without one nothing of this costs more than a comparison.
+//! Deaths on order: how the tests have a node killed at each step of an exchange. Only builds with the
+//! feature `injection` take orders; without one nothing of this costs more than a comparison.
 
 use rustix::process::{Signal, getpid, kill_process};
 

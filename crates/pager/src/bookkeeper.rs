@@ -21,6 +21,7 @@ use crate::eviction::swap_in::SwapIn;
 use crate::fault::flights;
 use crate::fault::handler;
 use crate::fault::pace::Pace;
+use crate::fault::relief::Relief;
 use crate::fault::serve::ServeBuffers;
 use crate::hints::Hinted;
 use crate::inject::Injection;
@@ -52,6 +53,19 @@ const BATCH: usize = 64;
 /// knows.
 const EVICTING_NS: u64 = 1_000_000;
 
+/// Starts one more handler.
+fn start_handler(engine: &'static Engine, allowed: Allowed) -> Result<(), Errno> {
+    let number = engine.handlers.started();
+    // Before it begins: readers wait for it from then on, and places for children are kept for it.
+    engine.pages.gate.let_in(number + 1);
+    engine.handlers.note_started(number + 1);
+    let started = handler::start(engine, number, allowed);
+    if started.is_err() {
+        engine.handlers.note_started(number);
+    }
+    started
+}
+
 /// The bookkeeper of a process.
 pub(crate) struct Bookkeeper {
     engine: &'static Engine,
@@ -64,7 +78,10 @@ pub(crate) struct Bookkeeper {
     scan_took_ns: u64,
     last_faults: u64,
     growth: Growth,
-    handlers: u32,
+    /// Handlers that are armed because threads fault.
+    regular_handlers: u32,
+    relief: Relief,
+    allowed: Option<Allowed>,
     rounds: u64,
     cpu_ns: u64,
     pace: Pace,
@@ -107,7 +124,9 @@ impl Bookkeeper {
             scan_took_ns: 0,
             last_faults: 0,
             growth: Growth::default(),
-            handlers: 0,
+            regular_handlers: 0,
+            relief: Relief::default(),
+            allowed: None,
             rounds: 0,
             cpu_ns: 0,
             pace: Pace::new(may_prefer),
@@ -190,8 +209,10 @@ impl Bookkeeper {
         };
         engine.review_protection();
         let faults = engine.slot.get(Counter::Faults);
-        let threads = engine.handlers.arm(self.handlers, faults - self.last_faults);
-        self.pace.look_at_crowd(&engine.handlers, threads, self.handlers);
+        let is_relieving = self.relieve();
+        let regular = self.regular_handlers;
+        let threads = engine.handlers.arm(regular, self.relief.count(), faults - self.last_faults);
+        self.pace.look_at_crowd(&engine.handlers, threads, regular);
         let is_resting = faults == self.last_faults && !self.growth.is_running();
         self.pace.look(engine, is_resting);
         if is_resting {
@@ -204,7 +225,10 @@ impl Bookkeeper {
         let is_one = threads == 1 && engine.handlers.is_first_alone();
         self.is_watched = is_one && faults != self.last_faults && self.pace.is_delicate() && !has_more;
         self.last_faults = faults;
-        let is_running = self.growth.is_running() || self.pace.is_delicate() || self.has_tidied;
+        let is_running = self.growth.is_running()
+            || self.pace.is_delicate()
+            || self.has_tidied
+            || engine.handlers.waiting() > 0;
         let is_returning = self.is_returning;
         let excess = engine.residency.excess(0);
         let is_watched = self.is_watched;
@@ -214,7 +238,28 @@ impl Bookkeeper {
             return HINTED_NS;
         }
         engine.handlers.set_watching(is_watched);
-        pause_ns
+        if is_relieving { pause_ns.min(pacing::SHORTEST_NS) } else { pause_ns }
+    }
+
+    /// Sees to it that messages are read while handlers wait for a disk: one more handler is there after each
+    /// round in which all wait. Whether this is such a round.
+    fn relieve(&mut self) -> bool {
+        let engine = self.engine;
+        let before = self.relief.count();
+        let is_short = engine.handlers.do_all_wait() && engine.pages.uffd.has_message();
+        let wanted = self.regular_handlers + self.relief.look(is_short, engine.handlers.waiting());
+        let started = engine.handlers.started();
+        if wanted > started
+            && let Some(allowed) = self.allowed
+        {
+            // A thread has the class of the one that starts it.
+            self.take_time();
+            if start_handler(engine, allowed).is_err() {
+                // What one takes is not had back where its thread can't be started: it is not tried again.
+                self.relief.limit(started - self.regular_handlers);
+            }
+        }
+        self.relief.count() > before
     }
 
     /// The pause of a program that does nothing (`rests`) or something: while it does nothing the supervisor
@@ -299,15 +344,17 @@ impl Bookkeeper {
             .unwrap_or_else(|errno| engine.refused(Step::Staging, errno));
         let Some(allowed) = self.whereabouts.allowed() else { engine.refused(Step::Thread, Errno::NOTSUP) };
         // Where the program has as many threads as it may, fewer handlers do; only one must be had.
-        let wanted = allowed.count().clamp(1, handler::MOST);
-        self.handlers = 0;
-        while self.handlers < wanted {
-            match handler::start(engine, self.handlers, allowed) {
-                Ok(()) => self.handlers += 1,
-                Err(errno) if self.handlers == 0 => engine.refused(Step::Thread, errno),
+        let wanted = allowed.count().clamp(1, handler::MOST_REGULAR);
+        self.regular_handlers = 0;
+        while self.regular_handlers < wanted {
+            match start_handler(engine, allowed) {
+                Ok(()) => self.regular_handlers += 1,
+                Err(errno) if self.regular_handlers == 0 => engine.refused(Step::Thread, errno),
                 Err(_) => break,
             }
         }
+        self.allowed = Some(allowed);
+        self.relief.limit(handler::MOST - self.regular_handlers);
         // Without a fetcher whoever asks nodes waits for the answer.
         let _ = flights::start(engine, allowed);
         *place = Some(evictor);

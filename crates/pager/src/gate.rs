@@ -21,12 +21,13 @@
 
 use core::cell::Cell;
 
+use farmem_telemetry::MAX_HANDLERS;
+
 use crate::sync::wait::{self, Scope, Sleepers};
 use crate::sync::{AtomicU32, CHANGE_SPINS, Guard, Ordering, SPINS, guard, spin_loop};
 
-/// Threads of the pager that may change pages: one handler for each processor up to a limit, the fetcher, and
-/// the bookkeeper.
-pub(crate) const PARTIES: usize = 10;
+/// Threads of the pager that may change pages: handlers, the fetcher, and the bookkeeper.
+pub(crate) const PARTIES: usize = MAX_HANDLERS + 2;
 /// The party that the bookkeeper is.
 pub(crate) const BOOKKEEPER: usize = PARTIES - 1;
 /// The party that the fetcher is. Handlers are those with smaller numbers.
@@ -113,6 +114,8 @@ impl Line {
 #[derive(Debug)]
 pub(crate) struct Gate {
     reading: Line,
+    /// Handlers that have been let in. A reader looks at no others.
+    handlers: AtomicU32,
     changing: [Line; PARTIES],
     holding: [Line; PARTIES],
 }
@@ -153,9 +156,22 @@ impl Gate {
     pub(crate) const fn new() -> Self {
         Self {
             reading: Line(AtomicU32::new(OPEN)),
+            handlers: AtomicU32::new(0),
             changing: [const { Line(AtomicU32::new(OPEN)) }; PARTIES],
             holding: [const { Line(AtomicU32::new(OPEN)) }; PARTIES],
         }
+    }
+
+    /// Lets in the handlers of smaller numbers, before the last of them begins. A reader that has looked
+    /// before has taken the gate before, and that is what a new party finds.
+    pub(crate) fn let_in(&self, handlers: u32) {
+        self.handlers.store(handlers, Ordering::SeqCst);
+    }
+
+    /// The lines of all parties.
+    fn of_all<'a>(&'a self, lines: &'a [Line; PARTIES]) -> impl Iterator<Item = &'a Line> {
+        let handlers = (self.handlers.load(Ordering::SeqCst) as usize).min(FETCHER);
+        lines[..handlers].iter().chain(&lines[FETCHER..])
     }
 
     /// Enters as `party` to change pages. A party enters once at a time.
@@ -226,7 +242,7 @@ impl Gate {
         while self.reading.0.compare_exchange(OPEN, TAKEN, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             self.reading.until_open();
         }
-        for line in self.changing.iter().filter(|_| guard::stands(Guard::ReadingExcludesChanges)) {
+        for line in self.of_all(&self.changing).filter(|_| guard::stands(Guard::ReadingExcludesChanges)) {
             line.until_open_or(0, CHANGE_SPINS);
         }
         Reading { gate: self, is_settled: Cell::new(false) }
@@ -242,7 +258,8 @@ impl Reading<'_> {
         }
         // Whoever waits to change what it holds would wait for this reading, and this one for it.
         self.gate.reading.demand();
-        for line in self.gate.holding.iter().filter(|_| guard::stands(Guard::MovesWaitForHolders)) {
+        for line in self.gate.of_all(&self.gate.holding).filter(|_| guard::stands(Guard::MovesWaitForHolders))
+        {
             line.until_open();
         }
     }
@@ -252,6 +269,11 @@ impl<'a> Holding<'a> {
     /// The holders.
     pub(crate) fn party(&self) -> usize {
         self.party
+    }
+
+    /// Whether it is a handler's.
+    pub(crate) fn is_handlers(&self) -> bool {
+        self.party < FETCHER
     }
 
     /// Enters to change pages. `None` when a reading waits until all is let go: then let go of what is held,

@@ -1,6 +1,6 @@
 //! Faults of the pager's own, on demand: how the tests make true what must never happen. The supervisor takes
-//! the order from its environment and leaves it in the ledger. Without the feature `injection` nothing of this
-//! is in the program.
+//! the order from its environment and leaves it in the ledger. Without the feature `injection` nothing of
+//! this is in the program.
 
 use core::sync::atomic::Ordering;
 

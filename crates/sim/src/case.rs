@@ -96,7 +96,9 @@ impl Case {
     }
 
     /// The case of a seed in which more threads want pages of nodes than may be under way, or than a handler
-    /// defers one by one, while some change the address space. Little else happens.
+    /// defers one by one, while some change the address space. Little else happens. In every other one there
+    /// are more processors than handlers that are armed because threads fault, and a slow disk instead of
+    /// nodes.
     pub fn crowd(seed: u64) -> Self {
         /// A thread that changes the address space does so this often.
         const CHANGES: usize = 40;
@@ -119,6 +121,10 @@ impl Case {
         case.plan.most_steps = 10 * MOST_STEPS;
         case.far =
             Far { node_slabs: MOST_SLABS, has_nodes: true, entries: 1, answer_ns: 20_000, ..Far::default() };
+        if seed % 2 == 1 {
+            case.far = Far { disk_slabs: MOST_SLABS, ..Far::default() };
+            (case.plan.processors, case.plan.disk_ns, case.plan.disk_full_one_in) = (12, 3_000_000, 0);
+        }
         case
     }
 

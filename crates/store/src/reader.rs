@@ -357,6 +357,12 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
 }
 
 impl<M: Memory> Pool<M> {
+    /// Whether the page at `place` is on disk or on nodes now, and nowhere else.
+    pub fn is_away(&self, place: Place) -> bool {
+        let Place::Slot(at) = place else { return false };
+        self.state(at.slab.get()).is_ok_and(|state| state.kind == Kind::Away)
+    }
+
     /// What is to be asked of nodes for the page at `place`; `None` where it is not on nodes.
     pub fn call_for(&self, place: Place) -> Option<Call> {
         let Place::Slot(at) = place else { return None };

@@ -1,5 +1,5 @@
-//! Failures that tests order with `FARMEM_INJECT`: in the pager, on the disk, in the pool's memory. Only builds
-//! with the feature `injection` look at it.
+//! Failures that tests order with `FARMEM_INJECT`: in the pager, on the disk, in the pool's memory. Only
+//! builds with the feature `injection` look at it.
 
 use std::thread;
 use std::time::Duration;

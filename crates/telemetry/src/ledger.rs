@@ -11,7 +11,7 @@ use crate::{BUCKETS, Counter, Failure, Histogram};
 /// Most processes of one application at a time.
 pub const MAX_PROCESSES: usize = 1024;
 /// Most threads of one process that serve faults.
-pub const MAX_HANDLERS: usize = 8;
+pub const MAX_HANDLERS: usize = 32;
 /// Buckets by which pages that came back are counted: how long they had been away, as the victim policy
 /// divides that.
 pub const RETURN_BUCKETS: usize = 36;
@@ -151,7 +151,7 @@ pub struct ProcessSlot<'a> {
 }
 
 /// "farmem" and the layout's version.
-const MAGIC: u64 = 0x6661_726d_656d_0009;
+const MAGIC: u64 = 0x6661_726d_656d_000a;
 
 impl<'a> Ledger<'a> {
     /// A view over the words of a ledger; `None` when they are too few.

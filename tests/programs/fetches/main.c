@@ -1,4 +1,5 @@
-/* Threads that read far pages at random, next to one that maps, touches and unmaps memory of its own: fetches MIB THREADS FOLDER
+/* Threads that read far pages at random, next to one that maps, touches and unmaps memory of its own, and touches some that it has had from the
+   beginning, which faults: fetches MIB THREADS FOLDER
 
    Fills MIB of memory, makes `FOLDER/ready`, and begins to read when there is `FOLDER/go`. For each file `FOLDER/step-N`, N from 1, the thread with
    memory of its own takes STEPS steps more, and `FOLDER/taken-N` is made. With `FOLDER/end` all ends; every page that was read, and all of them at
@@ -15,10 +16,12 @@
 #define PAGE_WORDS 512
 #define PAGE_BYTES 4096
 #define OWN_BYTES (16 * PAGE_BYTES)
+#define FRESH_BYTES (1024 * PAGE_BYTES)
 #define STEPS 50
 #define MOST_THREADS 1024
 
 static uint64_t *data;
+static char *fresh;
 static size_t pages;
 static atomic_bool ends;
 static atomic_long wrong, steps;
@@ -48,7 +51,16 @@ static void *read_at_random(void *number)
 static void *use_own(void *nothing)
 {
 	(void)nothing;
+	size_t next = 0;
 	while (!ends) {
+		if (fresh[next])
+			wrong++;
+		fresh[next] = 1;
+		next += PAGE_BYTES;
+		if (next == FRESH_BYTES) {
+			madvise(fresh, FRESH_BYTES, MADV_DONTNEED);
+			next = 0;
+		}
 		char *own = mmap(NULL, OWN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (own == MAP_FAILED)
 			continue;
@@ -90,7 +102,8 @@ int main(int count, char **arguments)
 	if (threads < 1 || threads > MOST_THREADS)
 		return 2;
 	data = mmap(NULL, pages * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (data == MAP_FAILED)
+	fresh = mmap(NULL, FRESH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (data == MAP_FAILED || fresh == MAP_FAILED)
 		return 3;
 	for (size_t word = 0; word < pages * PAGE_WORDS; word++)
 		data[word] = content(word);

@@ -256,6 +256,11 @@ impl Vault {
         self.pool.stored_bytes(place)
     }
 
+    /// Whether what is at `place` is not in memory now, and has to be waited for.
+    pub(crate) fn is_away(&self, place: Place) -> bool {
+        self.pool.is_away(place)
+    }
+
     /// Hints that the page at `place` will be read soon.
     pub(crate) fn prefetch(&self, place: Place) {
         self.pool.prefetch(place);

@@ -151,6 +151,7 @@ impl Engine {
     ) -> Loaded {
         let Some(taken) = &batch.pages[at] else { return Loaded::Lost };
         let Some(place) = taken.word.place() else { return Loaded::Lost };
+        let _wait = (holding.is_handlers() && self.vault.is_away(place)).then(|| self.handlers.wait());
         match self.vault.load(&mut buffers.reader, place, &mut buffers.content[at], urgency) {
             Ok(origin) => {
                 buffers.waiting.loaded(origin, cause.is_fault_on(taken.page));

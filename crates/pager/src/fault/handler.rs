@@ -12,6 +12,8 @@
 //! that processor it would starve: the bookkeeper notices, and makes it an ordinary thread for a while
 //! ([`Starvation`]). Several handlers are ordinary threads. They come before the program's where there are
 //! fewer of them than of these ([`Crowd`](super::handlers::Crowd)).
+//!
+//! While all that are armed wait for a disk, others take their place ([`Relief`](super::relief::Relief)).
 
 use core::sync::atomic::Ordering;
 
@@ -31,9 +33,13 @@ use crate::fault::waiting::Timing;
 use crate::gate::FETCHER;
 use crate::inject::Injection;
 
+/// Most handlers that are armed because threads fault, one for each processor: with more, each reading of a
+/// message keeps more of them waiting.
+pub(crate) const MOST_REGULAR: u32 = 8;
 /// Most handlers: all parties at the gate but the fetcher and the bookkeeper.
 pub(crate) const MOST: u32 = FETCHER as u32;
 const _: () = assert!(MOST as usize <= MAX_HANDLERS, "every handler can show its work");
+const _: () = assert!(MOST_REGULAR < MOST, "some are left for when these wait");
 /// Faults that a handler defers one by one. Of more it only knows where they are.
 const DEFERRED: usize = 256;
 /// Faults between two looks at where the faulting thread runs, at most: while looks find it where it was.
@@ -387,7 +393,7 @@ impl Handler {
     /// each of its faults wakes a processor or two.
     fn follow(&mut self, faulting: u32) {
         if !self.engine.handlers.is_first_alone() {
-            self.stay_on(self.allowed.nth(self.party));
+            self.stay_on(self.allowed.nth(self.party % self.allowed.count().max(1)));
             return;
         }
         if self.followed.as_ref().is_none_or(|followed| followed.thread() != faulting) {

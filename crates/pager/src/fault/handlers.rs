@@ -13,8 +13,12 @@ const WORTH_FAULTS: u64 = 16;
 /// The handlers of a process, seen from outside.
 #[derive(Debug)]
 pub(crate) struct Handlers {
+    /// Handlers that have been started.
+    started: AtomicU32,
     /// Handlers with a smaller number may take faults.
     armed: AtomicU32,
+    /// Handlers that wait for what has been stored, as for a disk.
+    waiting: AtomicU32,
     /// As many are armed at least: 1, or 2 when the first can't be had back from the idle class.
     least_armed: AtomicU32,
     /// The handlers' threads; 0 for one that doesn't run. The first is the one of number 0.
@@ -33,7 +37,9 @@ pub(crate) struct Handlers {
 impl Handlers {
     pub(crate) const fn new() -> Self {
         Self {
+            started: AtomicU32::new(0),
             armed: AtomicU32::new(1),
+            waiting: AtomicU32::new(0),
             least_armed: AtomicU32::new(1),
             threads: [const { AtomicU32::new(0) }; MAX_HANDLERS],
             is_first_idle: AtomicBool::new(false),
@@ -81,16 +87,42 @@ impl Handlers {
         self.is_watching.load(Ordering::Relaxed)
     }
 
-    /// Arms as many of the `started` handlers as threads have faulted since this was called before, in
-    /// `faults` faults. How many threads these were.
-    pub(crate) fn arm(&self, started: u32, faults: u64) -> u32 {
+    /// Arms as many of the `regular` handlers as threads have faulted since this was called before, in
+    /// `faults` faults, and `relief` more for those that wait. How many threads these were.
+    pub(crate) fn arm(&self, regular: u32, relief: u32, faults: u64) -> u32 {
         let threads = self.faulting.swap(0, Ordering::Relaxed).count_ones();
-        let least = self.least_armed.load(Ordering::Relaxed).min(started);
-        let wanted = if faults < WORTH_FAULTS { least } else { threads.clamp(least, started) };
+        let least = self.least_armed.load(Ordering::Relaxed).min(regular);
+        let wanted = relief + if faults < WORTH_FAULTS { least } else { threads.clamp(least, regular) };
         if self.armed.swap(wanted, Ordering::AcqRel) < wanted {
             wait::wake(&self.armed, Sleepers::All, Scope::Process);
         }
         threads
+    }
+
+    /// How many have been started.
+    pub(crate) fn started(&self) -> u32 {
+        self.started.load(Ordering::SeqCst)
+    }
+
+    /// So many are started from now on.
+    pub(crate) fn note_started(&self, count: u32) {
+        self.started.store(count, Ordering::SeqCst);
+    }
+
+    /// The calling handler may have to wait for something until the value is dropped.
+    pub(crate) fn wait(&self) -> Wait<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Wait(self)
+    }
+
+    /// How many wait at this moment.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Whether as many wait as may take faults.
+    pub(crate) fn do_all_wait(&self) -> bool {
+        self.waiting() >= self.armed.load(Ordering::Relaxed)
     }
 
     /// The first can't be relied on any more: from now on a second one is armed as well.
@@ -153,6 +185,16 @@ impl Handlers {
     }
 }
 
+/// A handler that waits.
+#[derive(Debug)]
+pub(crate) struct Wait<'a>(&'a Handlers);
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// How many threads of the program fault, compared with the handlers that there are for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Crowd {
@@ -207,7 +249,7 @@ mod tests {
         for thread in [7, 8, 9, 8] {
             handlers.note_fault(thread);
         }
-        handlers.arm(8, WORTH_FAULTS);
+        handlers.arm(8, 0, WORTH_FAULTS);
         assert!(handlers.is_armed(2) && !handlers.is_armed(3));
     }
 
@@ -217,8 +259,20 @@ mod tests {
         for thread in 0..9 {
             handlers.note_fault(thread);
         }
-        handlers.arm(2, WORTH_FAULTS);
+        handlers.arm(2, 0, WORTH_FAULTS);
         assert!(handlers.is_armed(1) && !handlers.is_armed(2));
+    }
+
+    #[test]
+    fn those_that_wait_are_relieved_also_where_one_would_do() {
+        let handlers = Handlers::new();
+        let (one, other) = (handlers.wait(), handlers.wait());
+        assert!(handlers.do_all_wait());
+        handlers.arm(2, 3, 0);
+        assert!(handlers.is_armed(3) && !handlers.is_armed(4));
+        assert!(!handlers.do_all_wait() && handlers.waiting() == 2);
+        drop((one, other));
+        assert_eq!(handlers.waiting(), 0);
     }
 
     #[test]
@@ -227,10 +281,10 @@ mod tests {
         for thread in 0..9 {
             handlers.note_fault(thread);
         }
-        handlers.arm(8, WORTH_FAULTS - 1);
+        handlers.arm(8, 0, WORTH_FAULTS - 1);
         assert!(handlers.is_first_alone());
         handlers.need_second();
-        handlers.arm(8, 0);
+        handlers.arm(8, 0, 0);
         assert!(handlers.is_armed(1) && !handlers.is_armed(2));
     }
 
@@ -241,7 +295,7 @@ mod tests {
         handlers.note_processor(0);
         assert_eq!(handlers.processor_of_one_alone(), Some(0));
         assert!(!handlers.note_fault(3) && handlers.note_fault(4) && !handlers.note_fault(4));
-        handlers.arm(8, WORTH_FAULTS);
+        handlers.arm(8, 0, WORTH_FAULTS);
         assert_eq!(handlers.processor_of_one_alone(), None);
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod handlers;
 pub(crate) mod lost;
 pub(crate) mod pace;
 pub(crate) mod references;
+pub(crate) mod relief;
 pub(crate) mod room;
 pub(crate) mod serve;
 pub(crate) mod swap_cache;

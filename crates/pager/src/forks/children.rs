@@ -23,9 +23,13 @@ use crate::gate::Reading;
 
 /// Most children served at a time.
 pub(crate) const MOST: usize = 256;
-/// From so many on no further fork is heard of before some have pagers of their own. Each handler may be
-/// hearing of a fork at this moment, and of four of children.
-const CROWD: usize = MOST - MAX_HANDLERS * (1 + 4);
+const _: () = assert!(MOST > places_kept(MAX_HANDLERS), "some are served before others have to wait");
+/// Places for what so many handlers may be hearing of at this moment: each of a fork, and of four of
+/// children.
+const fn places_kept(handlers: usize) -> usize {
+    handlers * (1 + 4)
+}
+
 /// A child that lives for so long may have a pager of its own. Most run another program, or end, before.
 const GROWN_UP_NS: u64 = 2_000_000;
 /// How often that time is doubled where it can't have one: to a second.
@@ -481,7 +485,10 @@ impl Engine {
     pub(crate) fn is_crowded(&self) -> bool {
         let children = &self.family.children;
         let is_any_untried = || children.views.lock().iter().flatten().any(|view| view.attempts == 0);
-        children.count.load(Ordering::Acquire) >= CROWD && !self.family.teller.is_alone() && is_any_untried()
+        // From so many on no further fork is heard of before some have pagers of their own. A handler is
+        // counted before it begins, so those that have looked before leave places for it, too.
+        let crowd = MOST - places_kept(self.handlers.started() as usize);
+        children.count.load(Ordering::Acquire) >= crowd && !self.family.teller.is_alone() && is_any_untried()
     }
 
     /// Whether the child of that epoch may have a marker where that page was.

@@ -36,6 +36,13 @@ impl Inside {
     }
 }
 
+/// A gate that so many have been let into.
+fn gate(parties: u32) -> Gate {
+    let gate = Gate::new();
+    gate.let_in(parties);
+    gate
+}
+
 /// Holds something and changes it, over and over, as whoever serves faults does.
 fn hold(gate: &Gate, inside: &Inside, party: usize) {
     for _ in 0..ROUNDS {
@@ -54,7 +61,7 @@ fn hold(gate: &Gate, inside: &Inside, party: usize) {
 #[test]
 fn nobody_holds_anything_once_a_reading_has_settled_and_everyone_gets_through() {
     check(|| {
-        let shared = Arc::new((Gate::new(), Inside::default()));
+        let shared = Arc::new((gate(3), Inside::default()));
         let mut threads = Vec::new();
         for party in 0..2 {
             let shared = Arc::clone(&shared);
@@ -79,7 +86,7 @@ fn nobody_holds_anything_once_a_reading_has_settled_and_everyone_gets_through() 
 #[test]
 fn a_reading_that_does_not_settle_waits_for_no_holder() {
     let body = || {
-        let gate = Arc::new(Gate::new());
+        let gate = Arc::new(gate(1));
         let holding = gate.hold(0);
         let reader = Arc::clone(&gate);
         // It gets through while the page is held: else this waits for ever.
@@ -90,7 +97,7 @@ fn a_reading_that_does_not_settle_waits_for_no_holder() {
 }
 
 fn through(readers: usize, changers: usize) {
-    let shared = Arc::new((Gate::new(), Inside::default()));
+    let shared = Arc::new((gate(changers as u32), Inside::default()));
     let mut threads = Vec::new();
     for _ in 0..readers {
         let shared = Arc::clone(&shared);
@@ -125,10 +132,31 @@ fn one_reader_and_three_changers_get_through() {
     check(|| through(1, 3));
 }
 
+/// A handler that is started while messages are read.
+#[test]
+fn a_party_that_has_just_been_let_in_changes_nothing_during_a_reading() {
+    check(|| {
+        let shared = Arc::new((gate(0), Inside::default()));
+        let other = Arc::clone(&shared);
+        let starts = thread::spawn(move || {
+            other.0.let_in(1);
+            hold(&other.0, &other.1, 0);
+        });
+        for _ in 0..ROUNDS {
+            let reading = shared.0.read();
+            shared.1.read();
+            reading.settle();
+            assert_eq!(shared.1.holdings.load(Ordering::SeqCst), 0, "somebody holds something");
+            drop(reading);
+        }
+        starts.join().unwrap();
+    });
+}
+
 #[test]
 fn changes_do_not_exclude_each_other() {
     let body = || {
-        let gate = Arc::new(Gate::new());
+        let gate = Arc::new(gate(2));
         let first = gate.change(0);
         let other = Arc::clone(&gate);
         // The second gets through while the first is still inside: else this waits for ever.
@@ -142,7 +170,7 @@ fn changes_do_not_exclude_each_other() {
 #[test]
 fn who_waits_for_a_reading_sees_what_it_did() {
     check(|| {
-        let shared = Arc::new((Gate::new(), AtomicI32::new(0)));
+        let shared = Arc::new((gate(1), AtomicI32::new(0)));
         let reader = Arc::clone(&shared);
         let reading = shared.0.read();
         let thread = thread::spawn(move || {

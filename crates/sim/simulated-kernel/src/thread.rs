@@ -25,8 +25,12 @@ pub fn spawn_with<T: Send + 'static>(
     Ok(schedule::spawn(space, move || run(value)))
 }
 
-/// Does nothing.
-pub fn name(_name: &CStr) {}
+/// Counts handlers.
+pub fn name(name: &CStr) {
+    if name == c"farmem-fault" {
+        world::with(|world| world.count("handlers"));
+    }
+}
 
 /// Allowed.
 pub fn hurry() -> bool {
