@@ -147,7 +147,7 @@ impl Places {
         self.add(Place { there, pages, is_measured: false })
     }
 
-    /// Finds out how long the mappings are of which that isn't known: `is_there` tells of an address whether
+    /// Finds out how long the mappings are of which that isn't known: `is_there` says of an address whether
     /// faults there are told, if it can be told at this moment. Whether all are known now.
     pub(super) fn measure(&mut self, is_there: impl Fn(PageIndex) -> Option<bool>) -> bool {
         let before = *self;
