@@ -371,9 +371,13 @@ static void *opens(void *unused)
 // file, or a copy of it, waits for the thread.
 static int serves_its_own_file(void)
 {
-	if ((own_folder = mount_own()) == NULL)
-		return report("serves its own file", 0);
 	struct memory memory = fresh(6);
+	// Before the file is open, which it would close when it is ended.
+	pid_t child = presser();
+	if ((own_folder = mount_own()) == NULL) {
+		end_child(child);
+		return report("serves its own file", 0);
+	}
 	pthread_t opener;
 	opened_file = -1;
 	if (pthread_create(&opener, NULL, opens, NULL) != 0)
@@ -384,7 +388,6 @@ static int serves_its_own_file(void)
 		usleep(1000);
 	}
 	pthread_join(opener, NULL);
-	pid_t child = presser();
 	for (int round = 0; round < ROUNDS * 10 && far_pages(memory) == 0; round++) {
 		serve_one();
 		usleep(50000);
@@ -405,9 +408,12 @@ static void *rests(void *unused)
 // Threads that wait for the file system are never interrupted there, as long as there is another one.
 static int waits_for_a_file_system(void)
 {
-	if ((own_folder = mount_own()) == NULL)
-		return report("waits for a file system", 0);
 	struct memory memory = fresh(6);
+	pid_t child = presser();
+	if ((own_folder = mount_own()) == NULL) {
+		end_child(child);
+		return report("waits for a file system", 0);
+	}
 	pid_t server = fork();
 	if (server == 0) {
 		// It isn't to be ended with the program, which waits for it.
@@ -416,7 +422,6 @@ static int waits_for_a_file_system(void)
 			serve_one();
 	}
 	opens(NULL);
-	pid_t child = presser();
 	pthread_t other;
 	if (pthread_create(&other, NULL, rests, NULL) != 0)
 		end("pthread_create");
