@@ -70,8 +70,8 @@ fn grown(name: &str, folder: &Path, bytes: u64) -> Vec<u32> {
     roots.filter(|&root| has(root) > bytes).collect()
 }
 
-/// Attaches to a process that may end meanwhile; whether it has done so. It may be one of Farmem's own, too: a
-/// puppet has its program's name at first.
+/// Attaches to a process that may end meanwhile; whether it has done so. It may be one of Farmem's own, too:
+/// a puppet has its program's name at first.
 fn attach(name: &str, budget: u64, process: u32) -> bool {
     let output = Command::new(farmem_binary())
         .args(["attach", "--host", "none", "--pool", "1G", "--name", name, "--local", &budget.to_string()])

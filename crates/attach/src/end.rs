@@ -39,8 +39,8 @@ pub(crate) fn begin_exit(tracee: &Tracee, instruction: u64) -> Result<(), Errno>
     tracee.resume(0)
 }
 
-/// Sees a puppet end that was told to. One that was at work, so that nobody could tell it, is stopped and ends
-/// by a call of its own.
+/// Sees a puppet end that was told to. One that was at work, so that nobody could tell it, is stopped and
+/// ends by a call of its own.
 pub(crate) fn see_end(tracee: &Tracee) {
     let ends = |instruction| begin_exit(tracee, instruction).is_ok() && await_end(tracee, ENDING_STOPPED);
     let is_seen = await_end(tracee, ENDING_ITSELF)

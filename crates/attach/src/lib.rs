@@ -5,8 +5,8 @@
 //! 1. [`threads`]: which thread is stopped, so that the program can't tell.
 //! 2. [`injection`]: calls that another thread is made to make.
 //! 3. [`puppet`]: the puppet comes into being, and gets what it needs.
-//!    Where that lies, [`place`] says. A call that the stop has cut short goes on ([`unfinished`]), and so does
-//!    one that waits ([`waiting`]); that it has ended, [`stops`] tell.
+//!    Where that lies, [`place`] says. A call that the stop has cut short goes on ([`unfinished`]), and so
+//!    does one that waits ([`waiting`]); when it has ended, [`stops`] says so.
 //!    What was made in the program for a moment, or for nothing, ends as [`end`] says.
 //! 4. [`filter`]: the puppet gives up what it doesn't need, for ever.
 //! 5. [`pager`]: the pager begins, and goes on until the program ends or becomes another one.

@@ -324,8 +324,8 @@ impl Tracee {
     }
 
     /// Lets it run to where its next system call begins, or the one that it is in ends; `signal` is delivered
-    /// to it, unless it is 0. No signal comes of that, as it does of a single step: there the kernel takes away the program's handler of `SIGTRAP`
-    /// where that is blocked, and what waits of it.
+    /// to it, unless it is 0. No signal comes of that, as it does of a single step: there the kernel takes
+    /// away the program's handler of `SIGTRAP` where that is blocked, and what waits of it.
     ///
     /// # Errors
     /// As [`Tracee::registers`].
