@@ -457,10 +457,9 @@ impl Objects {
                 state.remove_mapper(number, &self.ready);
             }
         }
-        if !state.are_measured {
-            state.measure();
-            state.close_unmapped();
-        }
+        // Also what was measured since the last sweep may have turned out to be mapped by nobody.
+        state.measure();
+        state.close_unmapped();
         state.mappers.iter().flatten().filter(|mapper| !mapper.places.is_empty()).count()
     }
 
