@@ -1,10 +1,13 @@
 //! What a person is told of a program that pages: while it runs, and when it has ended.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use farmem_tests::{Launcher, Program, Scratch, assert_refusal, farmem_binary, managed_runner, wait_for};
+use farmem_tests::{
+    Launcher, Program, Scratch, application, assert_refusal, farmem_binary, managed_runner, wait_for,
+};
 use serde_json::Value;
 
 use crate::redis::{connect, load, server, verify};
@@ -66,6 +69,45 @@ fn the_waiting_of_a_starved_server_is_explained_by_causes_that_add_up() {
     assert!(number(&idle, "stall_seconds") <= stall / 10.0, "{idle}");
     client.shut_down("NOSAVE");
     running.wait().assert_success();
+}
+
+/// 64 MiB of its own, which a forked child sees as well; both wait until their input ends.
+const FAMILY: &str = "
+import os, sys
+data = bytearray(64 << 20)
+child = os.fork()
+sys.stdin.read()
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+";
+
+#[test]
+fn a_program_that_needs_no_pager_is_told_of_as_it_is() {
+    if !managed_runner() {
+        return;
+    }
+    let name = format!("roomy-{}", std::process::id());
+    let statistics = Scratch::new();
+    let file = statistics.file("statistics");
+    let mut farmem = Command::new(farmem_binary());
+    farmem.args(["run", "--host", "none", "--local", "1G", "--name", &name, "--stats"]).arg(&file);
+    let mut running =
+        farmem.args(["--", "python3", "-c", FAMILY]).stdin(Stdio::piped()).spawn().expect("it starts");
+
+    let is_size = |bytes: f64| (64e6..96e6).contains(&bytes);
+    let is_whole = || {
+        let told = application(&name)?;
+        (number(&told, "processes") == 2.0 && is_size(number(&told, "resident_bytes"))).then_some(told)
+    };
+    let told = wait_for("both processes", is_whole);
+
+    assert_eq!(number(&told, "processes_managed"), 0.0, "{told}");
+    drop(running.stdin.take());
+    assert!(running.wait().expect("it is this process's child").success());
+    let told: Value = wait_for("statistics", || serde_json::from_str(&fs::read_to_string(&file).ok()?).ok());
+    assert!(is_size(number(&told, "resident_peak_bytes")), "{told}");
+    assert_eq!(number(&told, "managed_peak_bytes"), 0.0, "{told}");
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use farmem_page::PageCount;
 use farmem_policy::absence::Absences;
 use farmem_store::PoolUsage;
 use farmem_telemetry::{Counter, Failure, Header, MAX_HANDLERS, ProcessSlot, SlotState};
@@ -64,20 +63,15 @@ impl Watch {
         self.note_usage();
         self.returns.follow(self.application.ledger.budget(), || processes.sum().absences());
         if !processes.are_relatives_about() {
-            self.note_resident_peak(self.application.ledger.resident());
+            self.application.ledger.note_resident_peak(self.application.ledger.resident());
         } else if Instant::now() >= self.shared_due {
             let began = Instant::now();
             processes.count_relatives();
             let resident = shares::measure(&self.application.ledger, processes);
-            self.note_resident_peak(resident);
+            self.application.ledger.note_resident_peak(resident);
             self.shared_due = Instant::now() + (began.elapsed() * SHARED_TIME_SHARE).max(SHARED_LEAST);
         }
         self.end_stalled(processes);
-    }
-
-    fn note_resident_peak(&self, resident: PageCount) {
-        let peak = self.application.ledger.header(Header::ResidentPeakPages);
-        peak.fetch_max(resident.get(), Ordering::Relaxed);
     }
 
     fn note_managed_peak(&self) {

@@ -295,6 +295,11 @@ impl<'a> Ledger<'a> {
         [&self.words[LOST_AT + 2 * nth], &self.words[LOST_AT + 2 * nth + 1]]
     }
 
+    /// The application was seen to have so many pages in local memory.
+    pub fn note_resident_peak(&self, resident: PageCount) {
+        self.header(Header::ResidentPeakPages).fetch_max(resident.get(), Ordering::Relaxed);
+    }
+
     /// Pages that the application has in local memory: the sum over its processes, memory that forked
     /// processes share counted once where it is protected. Never too low but for what changed while it was
     /// measured; too high by what several processes have separated from since, until it is measured again.

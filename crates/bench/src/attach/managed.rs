@@ -84,7 +84,7 @@ impl<'a> Farmem<'a> {
     fn managed(&self, name: &str) -> Result<u64> {
         let Ok(output) = self.call(["stat", name, "--json"]) else { return Ok(0) };
         let applications: Value = serde_json::from_slice(&output).context("farmem stat says no JSON")?;
-        Ok(applications[0]["processes"].as_u64().unwrap_or(0))
+        Ok(applications[0]["processes_managed"].as_u64().unwrap_or(0))
     }
 
     /// Waits until so many processes have a pager.

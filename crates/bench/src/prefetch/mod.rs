@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use farmem_machine::{Description, Memory};
+use farmem_machine::Description;
 use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 
@@ -24,7 +24,7 @@ pub use name::SubjectName;
 use prepare::Workshop;
 pub use report::Report;
 use report::{Figure, judge};
-use run::measure;
+use run::{measure, measure_whole};
 use subject::{Ran, Subject};
 pub use tier::SubjectTier;
 
@@ -81,14 +81,13 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let (subjects, left_out) = subjects(options, folder.path());
     let runner = Runner::new(&options.farmem, interrupt)?;
     let below = options.far.open(&options.farmem, folder.path())?;
-    let everything = Memory::current()?.total;
     let mut figures = Vec::new();
     for subject in &subjects {
         eprintln!("farmem: {} with all of its memory", subject.name());
         let is_exact =
             options.repeat.is_none() && subject.name() == option::name(&SubjectName::UNPREDICTABLE);
         let exact = if is_exact { EXACT } else { 1 };
-        let whole = measure(&runner, &below, subject, PrefetchPolicy::None, everything)?;
+        let whole = measure_whole(&runner, subject)?;
         let quarter = ByteCount::new(whole.memory.get() / OVERSUBSCRIPTION);
         let local = options.local.unwrap_or(quarter).max(LEAST_LOCAL);
         let mut samples: BTreeMap<usize, Vec<Ran>> = BTreeMap::new();

@@ -109,6 +109,8 @@ struct State {
     /// What processes share, and its pager; and when that is looked for again at the soonest.
     shared: Shared,
     shared_due: Option<Instant>,
+    /// When it is asked again at the soonest who was forked by whom.
+    distinct_due: Option<Instant>,
 }
 
 impl State {
@@ -135,7 +137,9 @@ pub(crate) struct Seen {
     pub(crate) processes: usize,
     /// What processes have of which the ledger knows nothing: no pager is there, or it has only just come.
     apart: PageCount,
-    /// The same of what they share.
+    /// Of that, what is there for certain: forked processes may share what they have.
+    distinct: PageCount,
+    /// What they share of which the ledger knows nothing.
     shared: PageCount,
     /// What they share that has a name or a descriptor.
     named: PageCount,
@@ -250,6 +254,11 @@ impl Seen {
     /// What processes have, or share, of which the ledger knows nothing.
     pub(crate) fn unknown(&self) -> PageCount {
         self.apart + self.shared
+    }
+
+    /// What is certainly local in processes of which the ledger knows nothing, without what they share.
+    pub(crate) fn distinct(&self) -> PageCount {
+        self.distinct
     }
 }
 
@@ -433,10 +442,19 @@ impl Attacher {
             })
             .collect();
         let known = self.managed();
-        let apart = found.iter().filter(|process| !known.contains(&process.number));
-        let apart = PageCount::new(apart.map(|process| process.resident.get()).sum());
+        let apart: Vec<Found> =
+            found.iter().filter(|process| !known.contains(&process.number)).copied().collect();
         let mut state = self.state();
-        (state.seen.processes, state.seen.apart) = (found.len(), apart);
+        state.seen.processes = found.len();
+        state.seen.apart = PageCount::new(apart.iter().map(|process| process.resident.get()).sum());
+        if state.distinct_due.is_none_or(|due| Instant::now() >= due) {
+            let began_ns = thread::cpu_ns();
+            state.seen.distinct = distinct(&apart, layout);
+            state.distinct_due = Some(Instant::now() + since(began_ns) * LOOK_SHARE);
+            if known.is_empty() {
+                self.application.ledger.note_resident_peak(state.seen.distinct);
+            }
+        }
         found
     }
 
@@ -652,6 +670,20 @@ fn is_registered(number: u32) -> bool {
         .any(|flags| flags.split(' ').any(|flag| flag == "um"))
 }
 
+/// What processes have for certain: those that one has forked have the same layout, and may share all that they
+/// have, so that the largest of them counts.
+fn distinct(found: &[Found], layout: impl Fn(u32) -> Option<Layout>) -> PageCount {
+    if let [process] = found {
+        return process.resident;
+    }
+    let mut largest: HashMap<Option<Layout>, PageCount> = HashMap::new();
+    for process in found {
+        let entry = largest.entry(layout(process.number)).or_default();
+        *entry = process.resident.max(*entry);
+    }
+    PageCount::new(largest.values().map(|pages| pages.get()).sum())
+}
+
 fn layout(number: u32) -> Option<Layout> {
     figures(number, [28, 47, 48])
 }
@@ -680,6 +712,18 @@ fn resident_by(file: &str) -> Option<(PageCount, PageCount)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_forked_processes_may_share_counts_once() {
+        let found =
+            |number, pages| Found { number, resident: PageCount::new(pages), others: PageCount::ZERO };
+        let layout = |number: u32| Some([number as u64 / 10, 0, 0]);
+        assert_eq!(distinct(&[], layout), PageCount::ZERO);
+        assert_eq!(distinct(&[found(10, 7)], layout), PageCount::new(7));
+        let family = [found(10, 7), found(11, 9), found(20, 5)];
+        assert_eq!(distinct(&family, layout), PageCount::new(14));
+        assert_eq!(distinct(&family, |_| None), PageCount::new(9));
+    }
 
     #[test]
     fn looks_are_rarer_the_more_they_cost_and_come_all_the_same() {

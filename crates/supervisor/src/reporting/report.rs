@@ -31,8 +31,10 @@ pub struct Report {
     pub managed_by: Option<ManagedBy>,
     /// The program's process.
     pub process: u32,
-    /// Processes that are connected now.
+    /// Processes of the application, by the latest look at them.
     pub processes: u64,
+    /// Those that have a pager now.
+    pub processes_managed: u64,
     /// Processes that have connected or were forked since the start.
     pub processes_started: u64,
     /// Time since the start.
@@ -43,7 +45,7 @@ pub struct Report {
     pub pager_cpu_seconds: f64,
     /// The local budget.
     pub budget_bytes: u64,
-    /// Memory of the program that is local now.
+    /// Memory of the program that is local now, in processes with a pager and without.
     pub resident_bytes: u64,
     /// The most that it was.
     pub resident_peak_bytes: u64,
@@ -188,7 +190,10 @@ pub(crate) struct Source<'a> {
     pub(crate) totals: Totals,
     /// What has happened under the present budget.
     pub(crate) absences: Absences,
+    pub(crate) processes: u64,
     pub(crate) started: u64,
+    /// What is local in processes without a pager.
+    pub(crate) apart: PageCount,
     pub(crate) shared: SharedMemory,
     /// What is agreed with the host, and how it stands with it.
     pub(crate) terms: Terms,
@@ -230,13 +235,14 @@ impl Report {
             name: source.name.to_owned(),
             managed_by: source.managed_by.cloned(),
             process: source.process,
-            processes: living().count() as u64,
+            processes: source.processes,
+            processes_managed: living().count() as u64,
             processes_started: source.started,
             wall_seconds: source.wall.as_secs_f64(),
             cpu_seconds: source.cpu.as_secs_f64(),
             pager_cpu_seconds: totals.get(Counter::PagerCpuNs) as f64 / 1e9,
             budget_bytes: ledger.budget().bytes().get(),
-            resident_bytes: ledger.resident().bytes().get(),
+            resident_bytes: (ledger.resident() + source.apart).bytes().get(),
             resident_peak_bytes: header_bytes(ledger, Header::ResidentPeakPages),
             managed_bytes: bytes(gauge(Counter::ManagedPages)),
             managed_peak_bytes: header_bytes(ledger, Header::ManagedPeakPages),

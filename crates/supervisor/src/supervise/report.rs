@@ -32,6 +32,7 @@ impl Supervisor<'_> {
     fn report_with(&self, usage: PoolUsage) -> Report {
         let (terms, standing) = self.controller.lease();
         let totals = self.processes.sum();
+        let seen = self.attacher.seen();
         Report::new(&Source {
             name: &self.options.name,
             managed_by: self.options.managed_by.as_ref(),
@@ -41,7 +42,9 @@ impl Supervisor<'_> {
             ledger: self.application.ledger,
             absences: self.watch.under_budget(&totals.absences()),
             totals,
+            processes: seen.processes as u64,
             started: self.processes.started(),
+            apart: seen.distinct(),
             shared: self.attacher.shared(),
             terms,
             standing,
