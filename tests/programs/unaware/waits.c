@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -21,6 +22,19 @@
 
 enum { CHILDREN = 2 };
 
+// True in a new orphan, which is this program's: the child that had it ends at once.
+static bool begin_orphan(void)
+{
+	pid_t child = fork();
+	if (child < 0)
+		end("fork");
+	if (child != 0)
+		return false;
+	if (fork() != 0)
+		_exit(0);
+	return true;
+}
+
 // Its memory is far in part. Orphans of two children become its own, and it waits until it has no child.
 // Whatever it adopts has ended well.
 static size_t wait_for_all(void)
@@ -28,15 +42,8 @@ static size_t wait_for_all(void)
 	struct memory memory = fresh(48);
 	size_t wrong = press_until_far(memory, 1);
 	for (int nth = 0; nth < CHILDREN; nth++) {
-		pid_t child = fork();
-		if (child < 0)
-			end("fork");
-		if (child == 0) {
-			// An orphan, which is this program's.
-			if (fork() != 0)
-				_exit(0);
+		if (begin_orphan())
 			_exit(wrong_pages(memory) + press(memory, 0.3) != 0);
-		}
 	}
 	int status = 0, waited = 0;
 	alarm(20);
@@ -72,12 +79,7 @@ static int adopts_orphans_that_end_soon(void)
 	size_t wrong = press_until_far(memory, 1), ended = 0, killed = 0;
 	int status = 0;
 	for (int begun = 0; begun < FAMILIES; begun++) {
-		pid_t child = fork();
-		if (child < 0)
-			end("fork");
-		if (child == 0) {
-			if (fork() != 0)
-				_exit(0);
+		if (begin_orphan()) {
 			struct memory own = fresh(1);
 			usleep(begun * 997 % 30000);
 			_exit(wrong_pages(own) != 0);
