@@ -670,8 +670,8 @@ fn is_registered(number: u32) -> bool {
         .any(|flags| flags.split(' ').any(|flag| flag == "um"))
 }
 
-/// What processes have for certain: those that one has forked have the same layout, and may share all that they
-/// have, so that the largest of them counts.
+/// What processes have for certain: those that one has forked have the same layout, and may share all that
+/// they have, so that the largest of them counts.
 fn distinct(found: &[Found], layout: impl Fn(u32) -> Option<Layout>) -> PageCount {
     if let [process] = found {
         return process.resident;
