@@ -71,12 +71,13 @@ fn the_waiting_of_a_starved_server_is_explained_by_causes_that_add_up() {
     running.wait().assert_success();
 }
 
-/// 64 MiB of its own, which a forked child sees as well; both wait until their input ends.
+/// 64 MiB of its own, which a forked child sees as well; both wait until there is a file `over`.
 const FAMILY: &str = "
-import os, sys
+import os, time
 data = bytearray(64 << 20)
 child = os.fork()
-sys.stdin.read()
+while not os.path.exists('over'):
+    time.sleep(0.05)
 if child == 0:
     os._exit(0)
 os.waitpid(child, 0)
@@ -88,12 +89,8 @@ fn a_program_that_needs_no_pager_is_told_of_as_it_is() {
         return;
     }
     let name = format!("roomy-{}", std::process::id());
-    let statistics = Scratch::new();
-    let file = statistics.file("statistics");
-    let mut farmem = Command::new(farmem_binary());
-    farmem.args(["run", "--host", "none", "--local", "1G", "--name", &name, "--stats"]).arg(&file);
-    let mut running =
-        farmem.args(["--", "python3", "-c", FAMILY]).stdin(Stdio::piped()).spawn().expect("it starts");
+    let launcher = Launcher::managed(1024 * MEBIBYTE).option("--name").option(&name);
+    let running = launcher.start(Program::new("python3").args(["-c", FAMILY]));
 
     let is_size = |bytes: f64| (64e6..96e6).contains(&bytes);
     let is_whole = || {
@@ -103,11 +100,11 @@ fn a_program_that_needs_no_pager_is_told_of_as_it_is() {
     let told = wait_for("both processes", is_whole);
 
     assert_eq!(number(&told, "processes_managed"), 0.0, "{told}");
-    drop(running.stdin.take());
-    assert!(running.wait().expect("it is this process's child").success());
-    let told: Value = wait_for("statistics", || serde_json::from_str(&fs::read_to_string(&file).ok()?).ok());
-    assert!(is_size(number(&told, "resident_peak_bytes")), "{told}");
-    assert_eq!(number(&told, "managed_peak_bytes"), 0.0, "{told}");
+    fs::write(launcher.file("over"), "").expect("the directory of the run can be written");
+    let finished = running.wait().success();
+    let told = finished.statistics.expect("it ran under Farmem").expect("they are whole");
+    assert!(is_size(told.number("resident_peak_bytes")), "{told:?}");
+    assert_eq!(told.number("managed_peak_bytes"), 0.0, "{told:?}");
 }
 
 #[test]

@@ -19,31 +19,13 @@ pub(super) fn measure(
     policy: PrefetchPolicy,
     local: ByteCount,
 ) -> anyhow::Result<Ran> {
-    let has_shown = |ran: &Ran| ran.finished.statistics["evicted"].as_f64() > Some(0.0);
-    best_of(has_shown, || {
+    let measure_once = || {
         let mut options = tier::options(below);
         let own = ["--local", &local.get().to_string(), "--prefetch", policy.name()];
         options.extend(own.map(str::to_owned));
         subject.run(runner, options).with_context(|| format!("{} under {}", subject.name(), policy.name()))
-    })
-}
-
-/// The same with all of its memory: no page leaves, and no pager comes.
-pub(super) fn measure_whole(runner: &Runner, subject: &Subject) -> anyhow::Result<Ran> {
-    best_of(
-        |_| true,
-        || {
-            subject
-                .run(runner, ["--local", "100%"])
-                .with_context(|| format!("{} with all of its memory", subject.name()))
-        },
-    )
-}
-
-fn best_of(
-    has_shown: impl Fn(&Ran) -> bool,
-    mut measure_once: impl FnMut() -> anyhow::Result<Ran>,
-) -> anyhow::Result<Ran> {
+    };
+    let has_shown = |ran: &Ran| ran.finished.statistics["evicted"].as_f64() > Some(0.0);
     let mut best = measure_once()?;
     for _ in 1..stolen::ATTEMPTS {
         if has_shown(&best) && best.finished.stolen_share <= stolen::TOLERATED {

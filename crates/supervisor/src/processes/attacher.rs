@@ -258,7 +258,8 @@ impl Seen {
 
     /// What is certainly local in processes of which the ledger knows nothing, without what they share.
     pub(crate) fn distinct(&self) -> PageCount {
-        self.distinct
+        // A pager may have come since that was asked.
+        self.distinct.min(self.apart)
     }
 }
 
@@ -444,15 +445,17 @@ impl Attacher {
         let known = self.managed();
         let apart: Vec<Found> =
             found.iter().filter(|process| !known.contains(&process.number)).copied().collect();
+        let is_due = self.state().distinct_due.is_none_or(|due| Instant::now() >= due);
+        let began_ns = thread::cpu_ns();
+        let distinct = is_due.then(|| distinct(&apart, layout));
         let mut state = self.state();
         state.seen.processes = found.len();
         state.seen.apart = PageCount::new(apart.iter().map(|process| process.resident.get()).sum());
-        if state.distinct_due.is_none_or(|due| Instant::now() >= due) {
-            let began_ns = thread::cpu_ns();
-            state.seen.distinct = distinct(&apart, layout);
+        if let Some(distinct) = distinct {
+            state.seen.distinct = distinct;
             state.distinct_due = Some(Instant::now() + since(began_ns) * LOOK_SHARE);
             if known.is_empty() {
-                self.application.ledger.note_resident_peak(state.seen.distinct);
+                self.application.ledger.note_resident_peak(distinct);
             }
         }
         found

@@ -77,7 +77,7 @@ macro_rules! figures {
 
 figures! {
     gauge Count "processes" "Processes of the application" |report| report.processes as f64;
-    gauge Count "processes_managed" "Those that have a pager" |report| report.processes_managed as f64;
+    gauge Count "processes_managed" "Processes of the application that have a pager" |report| report.processes_managed as f64;
     total Seconds "run" "Time since the start" |report| report.wall_seconds;
     gauge Bytes "budget" "The local budget" |report| report.budget_bytes as f64;
     gauge Bytes "resident" "Memory of the program that is local now" |report| report.resident_bytes as f64;
