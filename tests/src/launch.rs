@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::looks::{LOOK_INTERVAL, pause_after};
 use crate::scale::patience;
 use crate::scratch::Scratch;
 use crate::statistics::Statistics;
-use crate::watch::{Peak, describe, kill_tree};
+use crate::watch::{Peak, Sampler, describe, kill_tree};
 
 /// The runner that is used when `FARMEM_TEST_RUNNER` does not say another.
 pub const DEFAULT_RUNNER: Runner = Runner::Farmem;
@@ -293,17 +294,18 @@ impl Watch {
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let deadline = Instant::now() + limit;
-            let mut peak = Peak::default();
+            let mut sampler = Sampler::default();
             while !stopped.load(Ordering::Acquire) {
-                peak.sample(root);
-                if Instant::now() > deadline {
+                let began = Instant::now();
+                sampler.sample(root);
+                if began > deadline {
                     let report = format!("stuck after {} s:\n{}", limit.as_secs(), describe(root));
                     kill_tree(root);
-                    return (peak, Some(report));
+                    return (sampler.peak, Some(report));
                 }
-                std::thread::sleep(SAMPLE_INTERVAL);
+                pause_after(began, SAMPLE_INTERVAL);
             }
-            (peak, None)
+            (sampler.peak, None)
         });
         Self { stop, thread }
     }
@@ -360,6 +362,7 @@ impl Running<'_> {
     pub fn until<T>(&mut self, what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
         let deadline = Instant::now() + patience();
         loop {
+            let began = Instant::now();
             if let Some(value) = ready() {
                 return value;
             }
@@ -372,7 +375,7 @@ impl Running<'_> {
                     "{what} never came (program is running: {running})\n{report}\nstdout:\n{stdout}\nstderr:\n{stderr}"
                 );
             }
-            std::thread::sleep(Duration::from_millis(10));
+            pause_after(began, LOOK_INTERVAL);
         }
     }
 

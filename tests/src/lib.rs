@@ -21,6 +21,7 @@ mod host;
 mod initial_file_system;
 mod injection;
 mod launch;
+mod looks;
 mod memcache;
 mod memory_file;
 mod network;

@@ -1,9 +1,10 @@
 //! One scenario, natively and under the pager.
 
 use std::fmt::Debug;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::launch::{Launcher, Runner, runner};
+use crate::looks::{LOOK_INTERVAL, pause_after};
 use crate::scale::patience;
 
 /// The share of its own peak that a program gets as local budget.
@@ -124,11 +125,12 @@ pub fn second_launcher(budget_bytes: u64) -> Launcher {
 pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + patience();
     loop {
+        let began = Instant::now();
         if let Some(value) = ready() {
             return value;
         }
         assert!(Instant::now() < deadline, "{what} never came");
-        std::thread::sleep(Duration::from_millis(10));
+        pause_after(began, LOOK_INTERVAL);
     }
 }
 

@@ -5,10 +5,22 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+/// A file of `/proc`, whose length nobody knows before: as a rule one call reads it. Empty when it is gone.
+fn read(path: &str) -> String {
+    let mut text = Vec::new();
+    let mut part = [0; 4096];
+    let Ok(mut file) = File::open(path) else { return String::new() };
+    while let Ok(count @ 1..) = file.read(&mut part) {
+        text.extend_from_slice(&part[..count]);
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
 
 /// The process and all its descendants that can still be found, parents before children.
 pub(crate) fn process_tree(root: u32) -> Vec<u32> {
@@ -16,8 +28,7 @@ pub(crate) fn process_tree(root: u32) -> Vec<u32> {
     let mut next = 0;
     while next < tree.len() {
         for thread in thread_numbers(tree[next]) {
-            let children = fs::read_to_string(format!("/proc/{}/task/{thread}/children", tree[next]))
-                .unwrap_or_default();
+            let children = read(&format!("/proc/{}/task/{thread}/children", tree[next]));
             for child in children.split_ascii_whitespace().filter_map(|child| child.parse().ok()) {
                 if !tree.contains(&child) {
                     tree.push(child);
@@ -35,13 +46,13 @@ fn thread_numbers(process: u32) -> Vec<u32> {
 }
 
 fn command_name(process: u32) -> String {
-    fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default().trim_end().to_owned()
+    read(&format!("/proc/{process}/comm")).trim_end().to_owned()
 }
 
 /// The amount in the line of a process's file that starts with `name`, in bytes; `None` once the process is
 /// gone.
 fn amount_bytes(process: u32, file: &str, name: &str) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{process}/{file}")).ok()?;
+    let text = read(&format!("/proc/{process}/{file}"));
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
     Some(kibibytes * 1024)
@@ -57,27 +68,45 @@ fn anonymous_share_bytes(process: u32) -> Option<u64> {
     amount_bytes(process, "smaps_rollup", "Pss_Anon:")
 }
 
-/// The processes below `root`, and itself, but for Farmem's: pagers, and puppets, whose memory is their
-/// programs'.
-fn programs(root: u32) -> Vec<u32> {
-    let mut processes = process_tree(root);
-    processes.retain(|process| !command_name(*process).starts_with("farmem") && !is_vfork_child(*process));
-    processes
+/// A process and its descendants, found again only when there may be more of them: that takes ten times as long
+/// as to read what they use.
+#[derive(Debug, Default)]
+struct Tree {
+    processes: Vec<u32>,
+    /// The number that the kernel gave last, when they were found: each new process and thread has another one.
+    last_number: Option<String>,
+}
+
+impl Tree {
+    fn update(&mut self, root: u32) {
+        let last_number = read("/proc/loadavg").split_ascii_whitespace().last().map(str::to_owned);
+        if last_number.is_none() || self.last_number != last_number {
+            self.processes = process_tree(root);
+            self.last_number = last_number;
+        }
+    }
+
+    /// Those but for Farmem's: pagers, and puppets, whose memory is their programs'.
+    fn programs(&mut self, root: u32) -> Vec<u32> {
+        self.update(root);
+        let is_program =
+            |process: u32| !command_name(process).starts_with("farmem") && !is_vfork_child(process);
+        self.processes.iter().copied().filter(|&process| is_program(process)).collect()
+    }
 }
 
 /// Whether the process has its parent's memory, which then waits until it has another one: the same figures,
 /// and a parent that can't be woken.
 fn is_vfork_child(process: u32) -> bool {
-    let read = |process: u32, file: &str| fs::read_to_string(format!("/proc/{process}/{file}"));
-    let Ok(stat) = read(process, "stat") else { return false };
+    let read = |process: u32, file: &str| read(&format!("/proc/{process}/{file}"));
+    let stat = read(process, "stat");
     let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
     parent.is_some_and(|parent| {
         let is_waiting = |thread: u32| {
-            let stat = read(parent, &format!("task/{thread}/stat")).unwrap_or_default();
+            let stat = read(parent, &format!("task/{thread}/stat"));
             stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('D'))
         };
-        thread_numbers(parent).into_iter().any(is_waiting)
-            && read(parent, "statm").ok() == read(process, "statm").ok()
+        read(parent, "statm") == read(process, "statm") && thread_numbers(parent).into_iter().any(is_waiting)
     })
 }
 
@@ -89,12 +118,19 @@ pub(crate) struct Peak {
     pub(crate) anonymous_bytes: u64,
 }
 
-impl Peak {
+/// Takes samples of what one run uses.
+#[derive(Debug, Default)]
+pub(crate) struct Sampler {
+    tree: Tree,
+    pub(crate) peak: Peak,
+}
+
+impl Sampler {
     /// Takes one more sample of everything below `root`, which counts itself unless it is the supervisor.
     pub(crate) fn sample(&mut self, root: u32) {
-        let processes = programs(root);
+        let processes = self.tree.programs(root);
         let in_full: u64 = processes.iter().copied().filter_map(anonymous_bytes).sum();
-        if in_full <= self.anonymous_bytes {
+        if in_full <= self.peak.anonymous_bytes {
             return;
         }
         let used_bytes = if processes.len() > 1 {
@@ -103,8 +139,8 @@ impl Peak {
             in_full
         };
         // While a process was forked, shares before and after would be added up.
-        if programs(root) == processes {
-            self.anonymous_bytes = self.anonymous_bytes.max(used_bytes);
+        if self.tree.programs(root) == processes {
+            self.peak.anonymous_bytes = self.peak.anonymous_bytes.max(used_bytes);
         }
     }
 }
@@ -113,7 +149,7 @@ impl Peak {
 pub(crate) fn describe(root: u32) -> String {
     let mut report = String::new();
     for process in process_tree(root) {
-        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let status = read(&format!("/proc/{process}/status"));
         let _ = writeln!(report, "process {process} ({})", command_name(process));
         for line in status.lines() {
             let wanted =
@@ -125,9 +161,7 @@ pub(crate) fn describe(root: u32) -> String {
         // Threads in the same place are one line, so that a pool of hundred idle threads hides nothing.
         let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for thread in thread_numbers(process) {
-            let read = |name: &str| {
-                fs::read_to_string(format!("/proc/{process}/task/{thread}/{name}")).unwrap_or_default()
-            };
+            let read = |name: &str| read(&format!("/proc/{process}/task/{thread}/{name}"));
             let stack = read("stack");
             let frames: Vec<&str> = stack
                 .lines()
@@ -151,7 +185,7 @@ pub(crate) fn describe(root: u32) -> String {
 pub(crate) fn living_tree(root: u32) -> Vec<u32> {
     let mut tree = process_tree(root);
     tree.retain(|process| {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let stat = read(&format!("/proc/{process}/stat"));
         let state = stat.rsplit(')').next().unwrap_or_default().trim().chars().next();
         !matches!(state, None | Some('Z' | 'X'))
     });
