@@ -4,12 +4,16 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use farmem_page::{PAGE_BYTES, PageBytes, PageIndex, VirtAddr};
-use farmem_policy::references::{Compression, Follower, MOST_PAGES};
+use farmem_policy::references::{Allotment, Compression, Follower, MOST_PAGES};
 use proptest::prelude::*;
 
 const BASE: u64 = 0x7f00_0000_0000;
 const PAGES: u64 = 4096;
 const BUDGET: usize = 1024;
+/// From one fault to the next, and what a look at one takes, and each page that a walk fetches.
+const FAULT_NS: u64 = 35_000;
+const LOOK_NS: u64 = 12_000;
+const FETCH_NS: u64 = 6_000;
 /// Objects of 64 bytes: a reference, another one, a value.
 const OBJECT_BYTES: u64 = 64;
 const OBJECTS: u64 = PAGES * PAGE_BYTES as u64 / OBJECT_BYTES;
@@ -29,6 +33,11 @@ struct Machine {
     /// Pages that the program has come to before they had.
     late: u64,
     follower: Follower,
+    /// The time for looks, where it is limited.
+    allotment: Option<Allotment>,
+    now_ns: u64,
+    /// What looks and walks have taken.
+    spent_ns: u64,
     faults: u64,
     fetched: u64,
     used: u64,
@@ -49,6 +58,9 @@ impl Machine {
             flying: HashMap::new(),
             late: 0,
             follower: Follower::new(Box::leak(Box::new([[0; PAGE_BYTES]; _]))),
+            allotment: None,
+            now_ns: 0,
+            spent_ns: 0,
             faults: 0,
             fetched: 0,
             used: 0,
@@ -103,7 +115,16 @@ impl Machine {
         } else {
             self.faults += 1;
         }
+        self.now_ns += FAULT_NS;
+        let now_ns = self.now_ns;
+        let allotment = &mut self.allotment;
+        let looks = self
+            .follower
+            .looks_at(address, || allotment.as_mut().is_none_or(|allotment| allotment.is_any_left(now_ns)));
         if let Some(settled) = self.follower.on_fault(address) {
+            if let Some(allotment) = self.allotment.as_mut().filter(|_| settled.is_worthwhile) {
+                allotment.earn(settled.took_ns);
+            }
             let count = settled.pages().len() as u64;
             match settled.is_used {
                 Some(true) => self.said_used += count,
@@ -111,7 +132,12 @@ impl Machine {
                 None => {}
             }
         }
-        let Some(most) = self.follower.reach() else { return self.bring(page) };
+        let Some(most) = self.follower.reach() else {
+            if looks {
+                self.spend(LOOK_NS);
+            }
+            return self.bring(page);
+        };
         let mut fetched = vec![page];
         let mut walk = self.follower.walk(address, &self.memory[&page], most);
         while let Some(next) = walk.step() {
@@ -144,6 +170,9 @@ impl Machine {
             self.follower.show(page, content);
         }
         assert!(fetched.len() <= 1 + most as usize);
+        let took_ns = LOOK_NS + (fetched.len() as u64 - 1) * FETCH_NS;
+        self.spend(took_ns);
+        self.follower.took(took_ns);
         self.fetched += fetched.len() as u64 - 1;
         self.ahead.extend(&fetched[1..]);
         if self.answers_after > 0 {
@@ -151,6 +180,13 @@ impl Machine {
             self.flying.extend(fetched.drain(1..).map(|page| (page, comes_at)));
         }
         fetched.into_iter().for_each(|page| self.bring(page));
+    }
+
+    fn spend(&mut self, took_ns: u64) {
+        self.now_ns += took_ns;
+        if let Some(allotment) = &mut self.allotment {
+            self.spent_ns += allotment.spend(took_ns);
+        }
     }
 
     /// Takes in what has come.
@@ -236,6 +272,25 @@ fn a_list_of_compressed_references_comes_ahead_once_it_is_known_how_they_are_wri
     visit_compressed(&mut machine);
     assert!(machine.contribution() > 0.9, "{} of {}", machine.used, machine.faults);
     assert!(machine.useless() <= 2 * MOST_PAGES as u64, "{} useless", machine.useless());
+}
+
+/// Faults that nothing explains have used up what was saved, and the list begins.
+#[test]
+fn a_list_is_followed_by_whoever_has_time_only_now_and_then() {
+    let mut machine = list();
+    machine.allotment = Some(Allotment::new());
+    let mut state = 5;
+    for _ in 0..20_000 {
+        machine.touch(BASE + random(&mut state) % (PAGES * PAGE_BYTES as u64));
+    }
+    assert!(machine.spent_ns < machine.now_ns / 100, "{} of {}", machine.spent_ns, machine.now_ns);
+    (machine.used, machine.faults) = (0, 0);
+    let mut at = object(0);
+    for _ in 0..20_000 {
+        machine.read(at + VALUE_AT);
+        at = machine.read(at);
+    }
+    assert!(machine.contribution() > 0.8, "{} of {}", machine.used, machine.faults);
 }
 
 #[test]

@@ -156,10 +156,8 @@ impl Engine {
             return (None, 0);
         }
         let address = fault.address();
-        let began_ns = follower.is_awake(address).then(thread::now_ns);
-        if began_ns.is_some_and(|now_ns| !self.foresight.references.has_time(now_ns)) {
-            follower.pause();
-        }
+        let looks = follower.looks_at(address, || self.foresight.references.has_time(thread::now_ns()));
+        let began_ns = looks.then(thread::now_ns);
         if let Some(settled) = follower.on_fault(address) {
             self.settle_followed(&settled);
         }

@@ -7,7 +7,8 @@
 //!
 //! Invariant:
 //! 1. In any stretch of time what was spent is at most `MOST_NS`, a part in `SHARE` of the stretch, twice
-//!    what was earned in it, and [`LONGEST_NS`].
+//!    what was earned in it, and what is spent between two times that it is asked, each step at most
+//!    [`LONGEST_NS`].
 
 /// Of the time that passes, one part in so many may be spent on walks without use.
 const SHARE: u64 = 400;

@@ -45,6 +45,9 @@ const PATIENCE: u32 = 4;
 const LINKED_PAGES: usize = 4;
 /// Faults that go by unseen when there is no time for looking at them.
 const PAUSE_FAULTS: u32 = 64;
+/// Looks that follow each other once there is time for one. A word that leads on is found when the fault behind it
+/// is looked at, too: single looks with pauses between them would never find any.
+const LOOKS_IN_A_ROW: u32 = 8;
 /// A program that reads on over the edge of a page touches one of these first.
 const EDGE_BYTES: u64 = 64;
 
@@ -96,6 +99,8 @@ pub struct Follower {
     is_rest: bool,
     /// Faults left until there may be time for walks again.
     pause: u32,
+    /// Looks left of a row that has begun.
+    looks: u32,
 }
 
 /// The last walk.
@@ -163,6 +168,7 @@ impl Follower {
             way: Way::UNKNOWN,
             is_rest: false,
             pause: 0,
+            looks: 0,
         }
     }
 
@@ -187,16 +193,28 @@ impl Follower {
         self.links.understand(compression);
     }
 
-    /// Whether it would look for what explains a fault at `address`. Else that takes next to no time.
-    pub fn is_awake(&self, address: VirtAddr) -> bool {
+    /// Whether it will look for what explains a fault at `address`. Else that takes next to no time. At the
+    /// beginning of a row of looks `has_time` is asked; where there is no time, the next faults are used for
+    /// judging the last walk, and for nothing else.
+    pub fn looks_at(&mut self, address: VirtAddr, has_time: impl FnOnce() -> bool) -> bool {
+        if !self.is_awake(address) {
+            return false;
+        }
+        if self.looks == 0 {
+            if !has_time() {
+                self.pause = PAUSE_FAULTS;
+                return false;
+            }
+            self.looks = LOOKS_IN_A_ROW;
+        }
+        self.looks -= 1;
+        true
+    }
+
+    fn is_awake(&self, address: VirtAddr) -> bool {
         let rest = self.rest.saturating_sub(1);
         let is_listening = self.silent + 1 >= SILENT_FAULTS && self.pause <= 1;
         is_listening && (rest == 0 || ends_rest(address, rest)) && self.can_pay_in(1)
-    }
-
-    /// There is no time: the next faults are used for judging the last walk, and for nothing else.
-    pub fn pause(&mut self) {
-        self.pause = PAUSE_FAULTS;
     }
 
     /// What the last walk took, if one has begun, the look at its fault included.
