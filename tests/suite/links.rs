@@ -4,7 +4,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use farmem_tests::{
-    Host, Launcher, Node, Program, Running, assert_refusal, farmem_binary, managed_runner, wait_for,
+    Host, Launcher, Node, Program, Running, assert_in_one_of_three, assert_refusal, farmem_binary,
+    managed_runner, wait_for,
 };
 
 use crate::host::{FILLER, MEBIBYTE, end, figures, filled, name, number, standing};
@@ -45,15 +46,19 @@ fn what_a_limited_link_brings_is_shared_by_weight_and_is_no_more_than_the_limit(
     let launchers = [launcher(0), launcher(1), launcher(2)];
     let running = beside(&launchers);
 
-    let total = || names.iter().map(|name| in_bytes(name)).sum::<f64>();
-    let (began, before) = (Instant::now(), names.each_ref().map(|name| in_bytes(name)));
-    wait_for("some rounds", || (total() > before.iter().sum::<f64>() + 4.0 * LIMIT).then_some(()));
-    let after = names.each_ref().map(|name| in_bytes(name));
-    let went: Vec<f64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
-
-    let most = began.elapsed().as_secs_f64() * LIMIT + AHEAD_BYTES;
-    assert!(went.iter().sum::<f64>() <= most, "{went:?} are more than {most}");
-    assert!(went[0] < went[2], "{went:?} are not by weight");
+    // On a machine with other work the processors may be what is short for a while.
+    let stretch = || {
+        let (began, before) = (Instant::now(), names.each_ref().map(|name| in_bytes(name)));
+        let went = || {
+            names.each_ref().map(|name| in_bytes(name)).into_iter().zip(before).map(|(now, then)| now - then)
+        };
+        wait_for("some rounds", || (went().sum::<f64>() > 4.0 * LIMIT).then_some(()));
+        let went: Vec<f64> = went().collect();
+        let most = began.elapsed().as_secs_f64() * LIMIT + AHEAD_BYTES;
+        assert!(went.iter().sum::<f64>() <= most, "{went:?} are more than {most}");
+        went
+    };
+    assert_in_one_of_three(stretch, |went| went[0] < went[2]);
     assert!(figures(&names[0])["link_wait_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
     let heavier = farmem_tests::set_limits(&names[0], &["weight=100"]);
     assert!(heavier.status.success(), "{heavier:?}");

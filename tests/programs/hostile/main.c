@@ -523,7 +523,7 @@ int main(int count, char **arguments)
 	}
 	/* A pager that can't go on is ended after a while, and its program with it. */
 	for (double began = now(); waitpid(attacker, &status, WNOHANG) == 0; usleep(10000))
-		if (now() - began > 60) {
+		if (now() - began > 180) {
 			printf("the attacker is stuck\n");
 			wrong++;
 			kill(attacker, SIGKILL);
