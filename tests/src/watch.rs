@@ -68,12 +68,12 @@ fn anonymous_share_bytes(process: u32) -> Option<u64> {
     amount_bytes(process, "smaps_rollup", "Pss_Anon:")
 }
 
-/// A process and its descendants, found again only when there may be more of them: that takes ten times as long
-/// as to read what they use.
+/// A process and its descendants, found again only when there may be more of them: that takes ten times as
+/// long as to read what they use.
 #[derive(Debug, Default)]
 struct Tree {
     processes: Vec<u32>,
-    /// The number that the kernel gave last, when they were found: each new process and thread has another one.
+    /// The number that the kernel gave last, when they were found: each new process and thread has another.
     last_number: Option<String>,
 }
 

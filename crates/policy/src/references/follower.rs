@@ -45,8 +45,8 @@ const PATIENCE: u32 = 4;
 const LINKED_PAGES: usize = 4;
 /// Faults that go by unseen when there is no time for looking at them.
 const PAUSE_FAULTS: u32 = 64;
-/// Looks that follow each other once there is time for one. A word that leads on is found when the fault behind it
-/// is looked at, too: single looks with pauses between them would never find any.
+/// Looks that follow each other once there is time for one. A word that leads on is found when the fault
+/// behind it is looked at, too: single looks with pauses between them would never find any.
 const LOOKS_IN_A_ROW: u32 = 8;
 /// A program that reads on over the edge of a page touches one of these first.
 const EDGE_BYTES: u64 = 64;
