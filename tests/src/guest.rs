@@ -18,6 +18,15 @@ const ACCELERATOR: &str = "tcg,tb-size=32";
 /// What the guest's console says once the server can be reached (`tests/programs/guest`).
 const SERVES: &str = "the guest serves";
 
+/// What the emulator has a guest's memory in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum GuestMemory {
+    /// Private anonymous memory.
+    Private,
+    /// A memory file that other processes could map.
+    MemoryFile,
+}
+
 /// Starts a guest with so much memory and Redis in it, and connects with that. One to a launcher.
 ///
 /// The guest has no network, no disk and no shell: a kernel, one program that starts the server, and the
@@ -28,11 +37,22 @@ const SERVES: &str = "the guest serves";
 /// # Panics
 /// When the server never answers, or something is missing that `scripts/setup` installs.
 #[must_use]
-pub fn start_guest(launcher: &Launcher, memory_mebibytes: u64) -> (Running<'_>, RedisClient) {
+pub fn start_guest(
+    launcher: &Launcher,
+    memory: GuestMemory,
+    memory_mebibytes: u64,
+) -> (Running<'_>, RedisClient) {
     let [files, socket, console] =
         ["guest.files", "guest.socket", "guest.console"].map(|name| launcher.file(name));
     std::fs::write(&files, initial_files()).expect("the directory of the run can be written");
-    let mut running = launcher.start(emulator(memory_mebibytes, &files, &socket, &console));
+    let program = emulator(memory_mebibytes, &files, &socket, &console);
+    let mut running = launcher.start(match memory {
+        GuestMemory::Private => program,
+        GuestMemory::MemoryFile => program
+            .arg("-object")
+            .arg(format!("memory-backend-memfd,id=memory,share=on,size={memory_mebibytes}M"))
+            .args(["-machine", "memory-backend=memory"]),
+    });
     running.until("a guest that serves", || {
         std::fs::read_to_string(&console).is_ok_and(|said| said.contains(SERVES)).then_some(())
     });

@@ -276,6 +276,13 @@ impl Launcher {
         self.records.lock().expect("no holder panics").clone()
     }
 
+    /// The most resident memory that a process of its programs shared by mapping it, in bytes, as the kernel
+    /// counts it.
+    #[must_use]
+    pub fn shared_peak_bytes(&self) -> u64 {
+        self.records().iter().map(|record| record.peak.shared_bytes).max().unwrap_or_default()
+    }
+
     pub(crate) fn budget_bytes(&self) -> Option<u64> {
         self.budget_bytes
     }

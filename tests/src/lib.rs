@@ -39,7 +39,7 @@ pub use application::{application, set_limits};
 pub use browser::Browser;
 pub use dependency::dependency;
 pub use etcd::Etcd;
-pub use guest::start_guest;
+pub use guest::{GuestMemory, start_guest};
 pub use host::Host;
 pub use injection::injection;
 pub use launch::{

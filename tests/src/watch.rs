@@ -51,21 +51,23 @@ fn command_name(process: u32) -> String {
 
 /// The amount in the line of a process's file that starts with `name`, in bytes; `None` once the process is
 /// gone.
-fn amount_bytes(process: u32, file: &str, name: &str) -> Option<u64> {
-    let text = read(&format!("/proc/{process}/{file}"));
+fn amount_in(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
     Some(kibibytes * 1024)
 }
 
-/// Resident anonymous memory of one process, in bytes; pages that it shares after a fork count in full.
-fn anonymous_bytes(process: u32) -> Option<u64> {
-    amount_bytes(process, "status", "RssAnon:")
+/// Resident memory of one process, in bytes, as far as it is no file's: what is private, where pages that it
+/// shares after a fork count in full, and what it shares by mapping.
+fn resident_bytes(process: u32) -> Option<[u64; 2]> {
+    let status = read(&format!("/proc/{process}/status"));
+    let of = |name| amount_in(&status, name);
+    Some([of("RssAnon:")?, of("RssShmem:")?])
 }
 
 /// The same, but of pages that it shares only its part. The kernel walks all of the memory for this.
 fn anonymous_share_bytes(process: u32) -> Option<u64> {
-    amount_bytes(process, "smaps_rollup", "Pss_Anon:")
+    amount_in(&read(&format!("/proc/{process}/smaps_rollup")), "Pss_Anon:")
 }
 
 /// A process and its descendants, found again only when there may be more of them: that takes ten times as
@@ -116,6 +118,8 @@ pub(crate) struct Peak {
     /// Resident anonymous memory of all processes but the supervisor, in bytes; what several share counts
     /// once.
     pub(crate) anonymous_bytes: u64,
+    /// Resident memory that a process shares with others by mapping it, in bytes; of the one that has most.
+    pub(crate) shared_bytes: u64,
 }
 
 /// Takes samples of what one run uses.
@@ -129,7 +133,13 @@ impl Sampler {
     /// Takes one more sample of everything below `root`, which counts itself unless it is the supervisor.
     pub(crate) fn sample(&mut self, root: u32) {
         let processes = self.tree.programs(root);
-        let in_full: u64 = processes.iter().copied().filter_map(anonymous_bytes).sum();
+        let resident = processes.iter().copied().filter_map(resident_bytes);
+        let (mut in_full, mut shared_bytes) = (0, 0);
+        resident.for_each(|[private, shared]| {
+            in_full += private;
+            shared_bytes = shared.max(shared_bytes);
+        });
+        self.peak.shared_bytes = self.peak.shared_bytes.max(shared_bytes);
         if in_full <= self.peak.anonymous_bytes {
             return;
         }

@@ -52,7 +52,7 @@ fn follows_a_list(list: &List, policy: &str, options: &[&str]) -> Statistics {
 fn follow(launcher: &Launcher, list: &List, program: Program) -> Statistics {
     let compiler = Program::new("javac").args(["--release", "17", "-d", "."]);
     launcher.helper(compiler.arg(crate::program_source("References.java")));
-    let finished = launcher.run(program.args(["References", &list.objects.to_string(), "2"])).success();
+    let finished = launcher.run(program.args(["References", &list.objects.to_string(), "1"])).success();
     assert_eq!(finished.text(), list.printed);
     finished.statistics.expect("a managed run").expect("complete statistics")
 }
@@ -85,7 +85,7 @@ fn what_a_list_of_objects_refers_to_comes_ahead_however_references_are_written()
     if !managed_runner() {
         return;
     }
-    let printed = "2 -3843527906605404025\n1 -3843527906605404025\n";
+    let printed = "1 -3843527906605404025\n";
     let list = List { java: "java".into(), objects: 250_000, printed };
     // As the lowest 32 bits of addresses; and shifted, with a base.
     comes_ahead_of_a_list(&list, &[&[], &WITH_A_BASE]);
@@ -98,7 +98,7 @@ fn what_a_list_of_objects_refers_to_comes_ahead_in_later_versions_of_java() {
     }
     for version in ["21", "25"] {
         // These come with fewer classes, which leaves more of the budget for the list.
-        let printed = "2 1261067971133416554\n1 1261067971133416554\n";
+        let printed = "1 1261067971133416554\n";
         let list = List { java: crate::java(version), objects: 400_000, printed };
         comes_ahead_of_a_list(&list, &[&WITH_A_BASE]);
     }
@@ -122,7 +122,7 @@ fn more_comes_ahead(without: &Statistics, follows: impl Fn() -> Statistics) {
         let statistics = follows();
         (statistics.number("prefetch_used"), statistics.number("accuracy"))
     };
-    assert_in_one_of_three(of_a_run, |&(used, accuracy)| used > without + 150_000.0 && accuracy > 0.85);
+    assert_in_one_of_three(of_a_run, |&(used, accuracy)| used > without + 75_000.0 && accuracy > 0.85);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn what_a_list_of_objects_refers_to_comes_ahead_of_a_program_that_loads_a_virtua
     if !managed_runner() {
         return;
     }
-    let printed = "2 -3843527906605404025\n1 -3843527906605404025\n";
+    let printed = "1 -3843527906605404025\n";
     let list = List { java: "java".into(), objects: 250_000, printed };
     more_comes_ahead(&follows_a_list_late(&list, "streams"), || follows_a_list_late(&list, "two-tier"));
 }

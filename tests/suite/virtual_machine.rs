@@ -2,8 +2,8 @@
 //! guests.
 
 use farmem_tests::{
-    Host, Launcher, RedisClient, Running, Share, SplitMix, application, assert_within_budget, is_large,
-    managed_runner, same_at, scaled, start_guest, wait_for,
+    GuestMemory, Host, Launcher, RedisClient, Running, Share, SplitMix, application, assert_within_budget,
+    is_large, managed_runner, same_at, scaled, start_guest, wait_for,
 };
 
 use crate::redis::{load, verify_in_batches as verify};
@@ -16,7 +16,11 @@ const WITHOUT_KEYS_MEBIBYTES: u64 = 112;
 const THOUSAND_KEYS_MEBIBYTES: u64 = 3;
 
 fn guest(launcher: &Launcher, keys: u64) -> (Running<'_>, RedisClient) {
-    start_guest(launcher, WITHOUT_KEYS_MEBIBYTES + THOUSAND_KEYS_MEBIBYTES * keys / 1000)
+    guest_in(launcher, GuestMemory::Private, keys)
+}
+
+fn guest_in(launcher: &Launcher, memory: GuestMemory, keys: u64) -> (Running<'_>, RedisClient) {
+    start_guest(launcher, memory, WITHOUT_KEYS_MEBIBYTES + THOUSAND_KEYS_MEBIBYTES * keys / 1000)
 }
 
 fn end(running: Running<'_>, client: RedisClient) {
@@ -49,6 +53,25 @@ fn keep_keys(launcher: &Launcher) -> String {
     transcript += &format!("all keys {:x}\n", verify(&mut client, (0..keys).rev(), version_of));
     end(running, client);
     transcript
+}
+
+/// The kernel asks nobody when a page of a memory file is read by its descriptor, so it stays local.
+#[test]
+fn a_guest_whose_memory_other_processes_could_map_keeps_every_key() {
+    // Emulated it takes a while.
+    if !is_large() || !managed_runner() {
+        return;
+    }
+    let name = format!("memory-file-guest-{}", std::process::id());
+    let launcher = Launcher::managed(64 * MEBIBYTE).option("--name").option(&name);
+    launcher.let_overshoot();
+    let keys = 16_000;
+    let (running, mut client) = guest_in(&launcher, GuestMemory::MemoryFile, keys);
+    load(&mut client, 0..keys, 1);
+    wait_for("what stays local", || (number(&name, "shared_local_bytes") > 64 * MEBIBYTE).then_some(()));
+    assert_eq!(number(&name, "shared_far_bytes"), 0);
+    verify(&mut client, 0..keys, |_| 1);
+    end(running, client);
 }
 
 fn number(name: &str, key: &str) -> u64 {

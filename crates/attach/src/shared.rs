@@ -189,8 +189,11 @@ impl Shared {
         let of = |number: u32| -> Vec<MemoryMap> {
             mappings(number).into_iter().filter(|map| name_of(map) == name).collect()
         };
-        let has_foreign_mappers =
-            || processes().into_iter().any(|number| !mappers.contains_key(&number) && !of(number).is_empty());
+        // Puppets have what their programs have.
+        let is_mapper = |number| mappers.keys().any(|&mapper| share_memory(mapper, number) == Some(true));
+        let is_foreign =
+            |number| !mappers.contains_key(&number) && !of(number).is_empty() && !is_mapper(number);
+        let has_foreign_mappers = || processes().into_iter().any(is_foreign);
         if bytes < LEAST || has_foreign_mappers() || mappers.keys().any(|&number| has_other_ways(number)) {
             return None;
         }

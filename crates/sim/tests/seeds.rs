@@ -30,7 +30,7 @@ const NOTED: [(Guard, u64); 10] = [
     (Guard::VictimsAreManaged, 9419),
 ];
 /// Seeds of crowds, which take as long as a hundred others each.
-const CROWDS: u64 = 400;
+const CROWDS: u64 = 100;
 /// Seeds that are run twice.
 const REPEATED_SEEDS: u64 = 20;
 

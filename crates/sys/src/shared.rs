@@ -16,8 +16,23 @@ use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
     memfd_create,
 };
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::net::SendFlags;
+
+/// `count` words of zeros without a file, which this process shares with those that it forks from now on.
+/// They stay for as long as any of these lives.
+///
+/// # Errors
+/// No memory, or too many mappings.
+pub fn words(count: usize) -> Result<&'static [AtomicU64], Errno> {
+    let length_bytes = count.checked_mul(size_of::<AtomicU64>()).ok_or(Errno::NOMEM)?;
+    let (rights, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
+    // SAFETY: the kernel chooses an address that is free, so no existing mapping changes.
+    let start = unsafe { mmap_anonymous(core::ptr::null_mut(), length_bytes, rights, kind)? };
+    // SAFETY: the mapping holds `count` words, is aligned to a page, and is never unmapped. Any bit pattern
+    // is a valid word, and words are only ever accessed atomically, here and in other processes.
+    Ok(unsafe { core::slice::from_raw_parts(start.cast(), count) })
+}
 
 /// A memory file, mapped whole. Safe to use from any number of threads and processes.
 pub struct SharedMemory {

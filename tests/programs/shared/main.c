@@ -4,7 +4,8 @@
 // shared calls MIB                    discards, holes, unmapping, moving, forks of forks, a mapper that is killed
 // shared again MIB                    the same pages at two addresses of one process
 // shared wait KIND MIB                fills, says "filled", and checks when a line comes: by the mapping, and by all other ways that there are to what has a name or
-//                                     a descriptor. Kinds: anonymous, locked, memfd, sealed, posix, system-v, tmpfs
+//                                     a descriptor. Kinds: private, both, anonymous, locked, memfd, sealed,
+//                                     posix, system-v, tmpfs
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -296,6 +297,21 @@ static struct object make(const char *kind, uint64_t pages)
     struct object object = {NULL, -1, -1};
     char name[64];
     snprintf(name, sizeof name, "/farmem-shared-%d", (int)getpid());
+    if (!strcmp(kind, "private")) {
+        object.memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (object.memory == MAP_FAILED)
+            die("mmap");
+        for (uint64_t page = 0; page < pages; page++)
+            write_page(object.memory, page, 9);
+        return object;
+    }
+    if (!strcmp(kind, "both")) {
+        // What is private is there long before what is shared, which is the last.
+        make("private", pages);
+        sleep(1);
+        object.memory = map(pages);
+        return object;
+    }
     if (!strcmp(kind, "anonymous") || !strcmp(kind, "locked")) {
         object.memory = map(pages);
         if (!strcmp(kind, "locked") && mlock(object.memory, pages * PAGE))

@@ -50,6 +50,10 @@ pub enum CaseName {
     RandomReadQuarter,
     /// Random reads of pages that don't compress.
     RandomReadIncompressible,
+    /// Random reads of memory that processes may share.
+    SharedRandomRead,
+    /// Random writes to it.
+    SharedRandomWrite,
     /// Random reads of data that fits its budget; measures what Farmem costs who doesn't need it.
     Fits,
 }
@@ -72,6 +76,8 @@ impl CaseName {
             Self::RandomReadZero => "random read, nearly empty pages",
             Self::RandomReadQuarter => "random read, compresses to a quarter",
             Self::RandomReadIncompressible => "random read, incompressible",
+            Self::SharedRandomRead => "random read, shared memory",
+            Self::SharedRandomWrite => "random write, shared memory",
             Self::Fits => "random read, data that fits",
         }
     }
@@ -132,6 +138,8 @@ pub(super) struct Case {
     pub(super) threads: u32,
     pub(super) compressibility: Compressibility,
     pub(super) sibling: bool,
+    /// Whether the data is memory that processes may share.
+    pub(super) is_shared: bool,
     /// Rounds before the measured ones.
     pub(super) warm_up: u32,
     /// Whether the data fits the local memory.
@@ -142,8 +150,10 @@ impl Case {
     fn new(name: CaseName) -> Self {
         use Compressibility::{Half, Quarter, Random, Zero};
         let (pattern, threads, compressibility) = match name {
-            CaseName::RandomRead | CaseName::Sibling | CaseName::Fits => (Pattern::RandomRead, 1, Half),
-            CaseName::RandomWrite => (Pattern::RandomWrite, 1, Half),
+            CaseName::RandomRead | CaseName::Sibling | CaseName::Fits | CaseName::SharedRandomRead => {
+                (Pattern::RandomRead, 1, Half)
+            }
+            CaseName::RandomWrite | CaseName::SharedRandomWrite => (Pattern::RandomWrite, 1, Half),
             CaseName::Sequential => (Pattern::Sequential, 1, Half),
             CaseName::Strided => (Pattern::Strided, 1, Half),
             CaseName::Zipf | CaseName::ZipfStart => (Pattern::Zipf, 1, Half),
@@ -161,6 +171,7 @@ impl Case {
             threads,
             compressibility,
             sibling: name == CaseName::Sibling,
+            is_shared: matches!(name, CaseName::SharedRandomRead | CaseName::SharedRandomWrite),
             warm_up: if name == CaseName::Zipf { LEARNING_ROUNDS } else { 1 },
             fits: name == CaseName::Fits,
         }

@@ -52,7 +52,7 @@ pub(super) enum Failure {
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     pub(super) outcome: Outcome,
-    /// The largest amount of resident anonymous memory that was seen.
+    /// The largest amount of resident memory that was seen, private and shared.
     pub(super) resident_peak: ByteCount,
     /// The part of the processors' time in the measured rounds that the machine's host took.
     pub(super) stolen_share: f64,
@@ -201,6 +201,9 @@ impl Harness {
         if case.sibling {
             command.arg("--sibling");
         }
+        if case.is_shared {
+            command.arg("--shared");
+        }
         command.args(["--warm-up", &case.warm_up.to_string()]);
         let rounds = if case.fits { FITS_ROUNDS } else { ROUNDS };
         command.args(["--rounds", &rounds.to_string()]);
@@ -249,7 +252,7 @@ impl Running {
         loop {
             interrupt.check()?;
             if let Some(process) = watched {
-                resident_peak = resident_peak.max(resident_anonymous(process).unwrap_or(0));
+                resident_peak = resident_peak.max(resident_of(process).unwrap_or(0));
             }
             let line = match self.lines.recv_timeout(POLL) {
                 Ok(line) => line,
@@ -361,8 +364,8 @@ fn read_lines(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// Resident anonymous memory of a process, in bytes.
-fn resident_anonymous(process: i32) -> Option<u64> {
+/// Resident memory of a process, private and shared, without its files, in bytes.
+fn resident_of(process: i32) -> Option<u64> {
     let status = Process::new(process).and_then(|process| process.status()).ok()?;
-    status.rssanon.map(|kib| kib * 1024)
+    Some((status.rssanon? + status.rssshmem.unwrap_or(0)) * 1024)
 }

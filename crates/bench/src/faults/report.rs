@@ -90,7 +90,7 @@ pub struct Figure {
     pub cpu_nanoseconds_per_access: f64,
     /// The part of the processors' time that the machine's host took; of the run that lost most.
     pub stolen_share: f64,
-    /// The largest resident anonymous memory of any run.
+    /// The largest resident memory of any run, private and shared.
     pub resident_peak_bytes: u64,
     /// The limit of the control group, for kernel peers: the local bytes, and what else is counted towards
     /// it.

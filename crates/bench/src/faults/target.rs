@@ -9,11 +9,12 @@ use crate::target::Target;
 const RESIDENT_SPARE: f64 = 16.0 * 1024.0 * 1024.0;
 
 /// What Farmem's time is to be at most of that with zram-lz4, and what that is called.
-const OF_ZRAM: [(CaseName, f64, &str); 4] = [
+const OF_ZRAM: [(CaseName, f64, &str); 5] = [
     (CaseName::Sequential, 0.35, "sequential read, of zram-lz4's time"),
     (CaseName::RandomRead, 0.85, "random read, of zram-lz4's time"),
     (CaseName::RandomWrite, 0.9, "random write, of zram-lz4's time"),
     (CaseName::Zipf, 0.7, "zipf, of zram-lz4's time"),
+    (CaseName::SharedRandomRead, 1.0, "random read of shared memory, of zram-lz4's time"),
 ];
 
 /// What Farmem's time is to be at most of that with zram-lz4; `None` where nothing is wanted.

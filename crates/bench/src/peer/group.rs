@@ -120,15 +120,15 @@ impl Group {
         [&self.path].into_iter().chain(self.processor.iter().map(|(path, _)| path))
     }
 
-    /// Sets the limit so that the program's anonymous memory gets the local bytes that were asked for, by
-    /// adding what else the kernel counts towards it now.
+    /// Sets the limit so that the program's memory, private and shared, gets the local bytes that were asked
+    /// for, by adding what else the kernel counts towards it now.
     pub(crate) fn calibrate(&self) -> anyhow::Result<LocalBytes> {
         let bytes = self.fitting()?;
         self.set_limit(bytes.limit)?;
         Ok(bytes)
     }
 
-    /// The limit that gives the program's anonymous memory the local bytes that were asked for, as it stands
+    /// The limit that gives the program's memory the local bytes that were asked for, as it stands
     /// now.
     fn fitting(&self) -> anyhow::Result<LocalBytes> {
         let (usage_file, anonymous_field) = match self.version {
@@ -139,7 +139,7 @@ impl Group {
         let field = |name| statistic(&statistics, name).unwrap_or(0);
         let usage: u64 = read_number(&self.path.join(usage_file))?;
         // Pages in the swap cache are the program's data too, read ahead.
-        let data = field(anonymous_field) + field("swapcached");
+        let data = field(anonymous_field) + field("shmem") + field("swapcached");
         let overhead = ByteCount::new(usage.saturating_sub(data));
         let limit = ByteCount::new(self.local.get() + overhead.get());
         Ok(LocalBytes { limit, overhead })

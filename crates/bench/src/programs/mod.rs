@@ -18,7 +18,7 @@ use farmem_page::ByteCount;
 
 use measure::{Failure, Harness, Ran, Room};
 pub use name::{Peer, ProgramName};
-use prepare::Workshop;
+use prepare::{Prepared, Workshop};
 pub(crate) use records::{NATIVE, PEAK, TIME};
 use report::{FailedRun, LeftOut};
 pub use report::{PeerFigure, Report, Row};
@@ -76,7 +76,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut rows = Vec::new();
     for name in option::chosen(&options.only, ProgramName::value_variants()) {
         match workshop.prepare(name) {
-            Ok(command) => rows.extend(turn.measure(name, &command).with_context(|| name.to_string())?),
+            Ok(prepared) => rows.extend(turn.measure(name, &prepared).with_context(|| name.to_string())?),
             Err(error) => {
                 let reason = format!("{error:#}");
                 eprintln!("farmem: {name} left out: {reason}");
@@ -118,13 +118,15 @@ struct Turn {
 
 impl Turn {
     /// A row for each share.
-    fn measure(&mut self, name: ProgramName, command: &[OsString]) -> Result<Vec<Row>> {
+    fn measure(&mut self, name: ProgramName, prepared: &Prepared) -> Result<Vec<Row>> {
+        let command = &prepared.command;
         let repetitions = self.repetitions;
         let mut natives: Vec<Ran> = Vec::new();
         let mut samples: BTreeMap<(usize, Peer), Vec<Ran>> = BTreeMap::new();
         for repetition in 1..=repetitions {
             eprintln!("farmem: {repetition}/{repetitions} {name} with all of its memory");
-            let native = self.harness.run_native(command)?;
+            let mut native = self.harness.run_native(command)?;
+            native.resident_peak = ByteCount::new(native.resident_peak.get() + prepared.shared.get());
             let first = natives.first().unwrap_or(&native);
             let (said, whole) = (first.said.clone(), first.resident_peak);
             ensure!(!said.is_empty(), "it says nothing");

@@ -36,6 +36,8 @@ pub enum ProgramName {
     Duckdb,
     /// Trees that XGBoost trains.
     Xgboost,
+    /// Transactions of PostgreSQL on tables in its shared buffers, which are what a part of is local.
+    Pgbench,
 }
 
 /// The system that provides memory to a program beyond its local share.

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use farmem_page::ByteCount;
 
 use super::name::ProgramName;
 use crate::sources::{ARRAYS, TREES, works};
@@ -25,14 +27,33 @@ const QUICK_PART: u64 = 4;
 /// collector.
 const JAVA_ENTRY_BYTES: u64 = 256;
 const JAVA_LEAST_BYTES: u64 = 64 << 20;
+/// Transactions of PostgreSQL, mebibytes of its shared buffers, and of tables for each unit of pgbench's
+/// scale.
+const TRANSACTIONS: u64 = 16_000;
+const BUFFERS_MIB: u64 = 256;
+const SCALE_MIB: u64 = 16;
 const TABLE_JAVA: &str = include_str!("sources/Table.java");
 
+/// A program that is ready.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    /// The words that start it.
+    pub(super) command: Vec<OsString>,
+    /// Memory that it has in addition to what is seen of its first process.
+    pub(super) shared: ByteCount,
+}
+
 impl Workshop<'_> {
-    /// The words that start a program.
+    /// A program with all that it needs.
     ///
     /// # Errors
     /// When something that it needs isn't installed.
-    pub(super) fn prepare(self, name: ProgramName) -> Result<Vec<OsString>> {
+    pub(super) fn prepare(self, name: ProgramName) -> Result<Prepared> {
+        let shared_mib = if name == ProgramName::Pgbench { self.count(BUFFERS_MIB) } else { 0 };
+        Ok(Prepared { command: self.command(name)?, shared: ByteCount::new(shared_mib << 20) })
+    }
+
+    fn command(self, name: ProgramName) -> Result<Vec<OsString>> {
         let python = |modules, file, source, words: &[&str], count| {
             self.python(modules, file, source, words, self.count(count))
         };
@@ -77,6 +98,7 @@ impl Workshop<'_> {
                 let source = include_str!("sources/duckdb_tables.py");
                 python("duckdb", "duckdb_tables.py", source, &[], 3_000_000)
             }
+            ProgramName::Pgbench => self.pgbench(),
             ProgramName::Xgboost => python("numpy, xgboost", "train_trees.py", TREES, &[], 400_000),
         }
     }
@@ -115,6 +137,28 @@ impl Workshop<'_> {
         Ok(start.chain([self.write(file, source)?.into(), count.into()]).collect())
     }
 
+    /// Its tables are made here: they are no part of what is measured.
+    fn pgbench(self) -> Result<Vec<OsString>> {
+        let binaries = postgresql().context("PostgreSQL isn't installed")?;
+        let script = self.write("pgbench.sh", include_str!("sources/pgbench.sh"))?;
+        let folder = self.folder.join("postgresql");
+        // The server's user gets through, and sees nothing else.
+        let made = fs::create_dir_all(&folder);
+        made.and_then(|()| fs::set_permissions(self.folder, fs::Permissions::from_mode(0o711)))
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        let buffers_mib = self.count(BUFFERS_MIB);
+        let words = |verb: &str| {
+            let start = ["sh".into(), script.clone().into(), verb.into()].into_iter();
+            let numbers = [buffers_mib / SCALE_MIB, buffers_mib, self.count(TRANSACTIONS)];
+            let folders = [binaries.clone().into(), folder.clone().into()].into_iter();
+            start.chain(folders).chain(numbers.map(|number| number.to_string().into()))
+        };
+        let words: [Vec<OsString>; 2] = ["prepare", "run"].map(|verb| words(verb).collect());
+        let [prepare, run] = words;
+        works(Command::new("sh").args(&prepare[1..]))?;
+        Ok(run)
+    }
+
     fn java(self, count: u64) -> Result<Vec<OsString>> {
         let source = self.write("Table.java", TABLE_JAVA)?;
         works(Command::new("javac").arg("-d").arg(self.folder).arg(source))?;
@@ -125,6 +169,14 @@ impl Workshop<'_> {
         let words = words.map(OsString::from).into_iter().chain([self.folder.into()]);
         Ok(words.chain(["Table".into(), count.to_string().into()]).collect())
     }
+}
+
+/// Where the newest PostgreSQL has its programs, which distributions keep off the path.
+fn postgresql() -> Result<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql")?;
+    let folders = versions.filter_map(|version| Some(version.ok()?.path().join("bin")));
+    let newest = folders.filter(|folder| folder.join("postgres").exists()).max();
+    newest.context("it has no server")
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use farmem_page::ByteCount;
+use farmem_sys::shared;
 use memmap2::MmapMut;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -57,6 +58,8 @@ pub struct Options {
     pub until_end: bool,
     /// Whether one more thread is kept busy that touches no data.
     pub sibling: bool,
+    /// Whether the data is memory that processes may share.
+    pub is_shared: bool,
     /// Whether to tell each event, and to wait for a line on standard input before going on.
     pub paced: bool,
 }
@@ -72,9 +75,14 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     ensure!(pages >= 2, "the data must be at least two pages");
     ensure!(u32::try_from(pages).is_ok(), "the data must be less than 16 TiB");
     let mut workload = Workload::prepare(options, pages);
-    let mut memory = MmapMut::map_anon(pages * PAGE_WORDS * size_of::<u64>())
-        .with_context(|| format!("cannot map {} bytes of memory", options.data.get()))?;
-    let data = <[AtomicU64]>::mut_from_bytes(&mut memory).map_err(|_| anyhow::anyhow!("unaligned memory"))?;
+    let (mut private, bytes) = (None, pages * PAGE_WORDS * size_of::<u64>());
+    let no_memory = || format!("cannot map {} bytes of memory", options.data.get());
+    let data: &[AtomicU64] = if options.is_shared {
+        shared::words(pages * PAGE_WORDS).with_context(no_memory)?
+    } else {
+        let memory = private.insert(MmapMut::map_anon(bytes).with_context(no_memory)?);
+        <[AtomicU64]>::mut_from_bytes(memory).map_err(|_| anyhow::anyhow!("unaligned memory"))?
+    };
     workload.objects = Objects::of(options.pattern, data.as_ptr().addr() as u64, pages);
     let next = if options.pattern == Pattern::Chase {
         cycle(pages, &mut SmallRng::seed_from_u64(CYCLE_SEED))
@@ -174,12 +182,12 @@ impl Workload {
         self.threads.iter().map(|plan| plan.visits.len() * plan.passes).sum()
     }
 
-    fn fill(&self, data: &mut [AtomicU64], next: &[u32]) {
+    fn fill(&self, data: &[AtomicU64], next: &[u32]) {
         let mut words = [0; PAGE_WORDS];
-        for (page, target) in data.chunks_exact_mut(PAGE_WORDS).enumerate() {
+        for (page, target) in data.chunks_exact(PAGE_WORDS).enumerate() {
             self.generate(page, next, &mut words);
-            for (to, from) in target.iter_mut().zip(words) {
-                *to.get_mut() = from;
+            for (to, from) in target.iter().zip(words) {
+                to.store(from, Ordering::Relaxed);
             }
         }
     }

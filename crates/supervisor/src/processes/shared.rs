@@ -14,6 +14,8 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, statfs};
 
 use crate::processes::attacher::pager_command;
 
+/// What a puppet has of memory, which its pager maps as well.
+const PUPPET_FILE: &str = "/memfd:farmem-puppet";
 /// What the kernel calls the file system of all shared memory that isn't in huge pages.
 const TMPFS: i64 = 0x0102_1994;
 /// How long no further pager comes when one has found nothing that it could manage.
@@ -79,8 +81,10 @@ fn shared(line: &str) -> Option<Mapping<'_>> {
     let (range, rights, device) = (words.next()?, words.next()?, words.nth(1)?);
     let inode = words.next()?.parse().ok()?;
     let is_one = rights.ends_with('s') && device.starts_with("00:") && inode != 0;
-    let is_anonymous = words.collect::<Vec<_>>() == ["/dev/zero", "(deleted)"];
-    is_one.then_some(Mapping { range, device, inode, is_anonymous })
+    let name: Vec<&str> = words.collect();
+    let is_anonymous = name == ["/dev/zero", "(deleted)"];
+    let is_ours = name == [PUPPET_FILE, "(deleted)"];
+    (is_one && !is_ours).then_some(Mapping { range, device, inode, is_anonymous })
 }
 
 /// What the object of a mapping has in memory; nothing where it is no shared memory but a file of another
@@ -194,6 +198,7 @@ mod tests {
             mapping("rw-p", "00:01", 1234, "/dev/zero (deleted)"),
             mapping("rw-s", "fe:00", 1234, "/var/lib/a"),
             mapping("rw-p", "00:00", 0, ""),
+            mapping("rw-s", "00:01", 1234, "/memfd:farmem-puppet (deleted)"),
             String::new(),
         ] {
             assert_eq!(shared(&other), None, "{other}");

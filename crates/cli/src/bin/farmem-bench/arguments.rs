@@ -470,6 +470,9 @@ pub(crate) struct WorkloadArguments {
     /// Keep one more thread busy that touches no data
     #[arg(long)]
     pub(crate) sibling: bool,
+    /// Fill memory that processes may share
+    #[arg(long)]
+    pub(crate) shared: bool,
     /// Wait for a line on standard input before the warm-up and before the measured rounds
     #[arg(long)]
     pub(crate) paced: bool,

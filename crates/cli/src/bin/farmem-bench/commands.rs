@@ -36,6 +36,7 @@ pub(crate) fn workload(arguments: &WorkloadArguments) -> Result<ExitCode, Failur
         rounds: arguments.rounds,
         until_end: arguments.until_end,
         sibling: arguments.sibling,
+        is_shared: arguments.shared,
         paced: arguments.paced,
     })?;
     Ok(ExitCode::SUCCESS)

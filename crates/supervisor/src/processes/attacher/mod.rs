@@ -1,0 +1,295 @@
+//! Pagers come to processes from outside, each when its application comes near what it may have.
+//!
+//! Each gets a pager that is a process of its own (`farmem pager`, by
+//! `farmem-attach`): a child of the supervisor, which lives as long as its program.
+
+mod found;
+mod lookout;
+mod pauses;
+mod seen;
+
+use std::collections::{HashMap, HashSet};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use farmem_machine::process::{self, Identity, identity};
+use farmem_sys::subject::{cpu_ns_of, share_memory};
+
+use self::found::{Layout, is_registered, layout};
+use self::lookout::Lookout;
+use self::pauses::LONGEST;
+use self::seen::Seen;
+pub(crate) use self::seen::SharedMemory;
+use crate::application::Application;
+use crate::processes::family::Family;
+use crate::processes::rest::RestWatch;
+use crate::processes::shared::Shared;
+use crate::say::say;
+use crate::threads::worker::Worker;
+
+/// How long a process that could not be attached to is left alone.
+const REST: Duration = Duration::from_millis(50);
+/// After so many attempts it is said that it has no pager. What keeps it from being stopped may end all the
+/// same, as a debugger's look or a freezer does: it is tried further, with so much time in between.
+const MOST_ATTEMPTS: u32 = 40;
+const LONG_REST: Duration = Duration::from_secs(2);
+/// Stands for attempts where a further one would come to nothing.
+const NEVER: u32 = u32::MAX;
+/// After so many it is said that a process is traced: debuggers seldom leave before its end.
+const TRACED_ATTEMPTS: u32 = 6;
+/// As so many attempts counts one whose pager was ended.
+const DEATH_ATTEMPTS: u32 = 8;
+/// Processes that are remembered as such, before those that have ended are forgotten.
+const MOST_REFUSED: usize = 1000;
+/// The same where its parent's pager serves it: it may have run another program by then.
+const INHERITED: Duration = Duration::from_millis(20);
+
+/// The name of pagers' first threads.
+pub(crate) const PAGER_NAME: &str = "farmem-pager";
+/// The names of Farmem's own processes, which may run another program's file: pagers and puppets.
+pub const OWN_NAMES: [&str; 2] = [PAGER_NAME, "farmem-puppet"];
+/// Why a process is given up whose pagers were ended again and again.
+const DEATHS: &str = "its pagers end as soon as they begin: somebody kills them, or they meet an internal error (a bug in \
+                      Farmem: please report it)";
+/// Statuses with which a pager ends that has not managed its program, and for which it is tried again.
+const STATUS_LATER: i32 = 3;
+const STATUS_TRACED: i32 = 4;
+const STATUS_LOOKING: i32 = 5;
+
+struct Pager {
+    of: Identity,
+    layout: Option<Layout>,
+    child: Child,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the pager's number.
+    pagers: HashMap<u32, Pager>,
+    /// Processes that were not attached to: how often that was tried, and from when on it may be again.
+    refused: HashMap<Identity, (u32, Instant)>,
+    /// Of the processes that were attached to: their forked children have the same, until they run another
+    /// program.
+    layouts: HashSet<Layout>,
+    has_said: bool,
+    seen: Seen,
+    /// What processes share, and its pager; and when that is looked for again at the soonest.
+    shared: Shared,
+    shared_due: Option<Instant>,
+    /// When it is asked again at the soonest who was forked by whom.
+    distinct_due: Option<Instant>,
+}
+
+impl State {
+    /// A process was not attached to, which counts as so many attempts: it is tried again a little later.
+    /// After [`MOST_ATTEMPTS`] that is said, and there is so much time between two attempts, or no further
+    /// one.
+    fn put_off(&mut self, of: Identity, count: u32, long_rest: Option<Duration>, reason: &str) -> u32 {
+        let before = self.refused.get(&of).map_or(0, |refused| refused.0);
+        let attempts = before.saturating_add(count);
+        let is_long = attempts >= MOST_ATTEMPTS;
+        let counted = if is_long && long_rest.is_none() { NEVER } else { attempts };
+        let rest = long_rest.filter(|_| is_long).unwrap_or(REST);
+        self.refused.insert(of, (counted, Instant::now() + rest));
+        if is_long && before < MOST_ATTEMPTS {
+            tell(self, of, reason);
+        }
+        attempts
+    }
+}
+
+/// Which process has which pager.
+#[derive(Clone)]
+pub(crate) struct Attacher {
+    application: Application,
+    address: Arc<str>,
+    family: Family,
+    processors: f64,
+    state: Arc<Mutex<State>>,
+}
+
+impl Attacher {
+    pub(crate) fn new(application: Application, address: &str, family: Family) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+        Self { application, address: address.into(), family, processors, state: Arc::default() }
+    }
+
+    /// The processes of the application, with a pager or without.
+    pub(crate) fn living(&self) -> Vec<u32> {
+        // While this is held no pager is started, and one that has no name yet is known by its number.
+        let state = self.state();
+        let is_pager = |number| state.pagers.contains_key(&number) || state.shared.is_pager(number);
+        self.family.living(|number| is_pager(number) || is_ours(number))
+    }
+
+    /// Starts to look at processes, and at what they share.
+    pub(crate) fn start(&self) -> [Worker; 3] {
+        let (attacher, of_shared, of_rest) = (self.clone(), self.clone(), self.clone());
+        let mut rest = RestWatch::new(self.application.ledger);
+        let attend = move || {
+            // What shared memory has is used by others than its pager.
+            let shared_pager = of_rest.state().shared.number();
+            rest.step(|number| shared_pager == Some(number), cpu_ns_of)
+        };
+        let mut lookout = Lookout::new();
+        let follow = move || {
+            // Until there is a pager whoever looks at processes looks at what they share, too.
+            if of_shared.state().shared.has_pager() { of_shared.look_at_shared() } else { LONGEST }
+        };
+        [Worker::start(move || attacher.step(&mut lookout)), Worker::start(follow), Worker::start(attend)]
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No further pager comes, and those that there are leave.
+    pub(crate) fn withdraw(&self) {
+        // Held, so that none is about to come that nobody knows of.
+        let _state = self.state();
+        self.application.ledger.withdraw();
+    }
+
+    /// Whether a pager that was started here is still there.
+    pub(crate) fn has_pagers(&self) -> bool {
+        let state = self.state();
+        !state.pagers.is_empty() || state.shared.has_pager()
+    }
+
+    fn attach(&self, identity: Identity) {
+        let mut state = self.state();
+        if self.application.ledger.is_withdrawing() {
+            return;
+        }
+        if state.refused.len() > MOST_REFUSED {
+            // Most have ended by now.
+            state.refused.retain(|&of, _| process::identity(of.number) == Some(of));
+        }
+        if state.pagers.values().any(|pager| pager.of == identity) {
+            return;
+        }
+        if state
+            .refused
+            .get(&identity)
+            .is_some_and(|&(attempts, until)| attempts == NEVER || Instant::now() < until)
+        {
+            return;
+        }
+        let layout = layout(identity.number);
+        // Two processes that share their memory have one pager.
+        let shares = |pager: &Pager| {
+            pager.layout == layout && share_memory(pager.of.number, identity.number) == Some(true)
+        };
+        if state.pagers.values().any(shares) {
+            return;
+        }
+        if layout.is_some_and(|layout| state.layouts.contains(&layout)) && is_registered(identity.number) {
+            // The pager of the process that has forked it serves it, and gives it one of its own.
+            state.refused.insert(identity, (0, Instant::now() + INHERITED));
+            return;
+        }
+        let began = pager_command(&self.address)
+            .arg(identity.number.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        match began {
+            Ok(child) => {
+                state.layouts.extend(layout);
+                state.pagers.insert(child.id(), Pager { of: identity, layout, child });
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut state.has_said, true) {
+                    say(&format!("no pager could be started: {error}"));
+                }
+                state.refused.insert(identity, (NEVER, Instant::now()));
+            }
+        }
+    }
+
+    /// A child of the supervisor has ended, with that status if it has ended by itself. It may have been a
+    /// pager, and have managed something.
+    pub(crate) fn ended(&self, number: u32, status: Option<i32>, had_managed: bool) {
+        let mut state = self.state();
+        if state.shared.ended(number, status) {
+            return;
+        }
+        let Some(pager) = state.pagers.remove(&number) else { return };
+        let reason =
+            pager.child.stdout.and_then(|output| std::io::read_to_string(output).ok()).unwrap_or_default();
+        match status {
+            Some(0) => {}
+            Some(status @ (STATUS_LATER | STATUS_TRACED | STATUS_LOOKING)) => {
+                // It would be wrong for the program to find far pages there the next time.
+                let rest = if status == STATUS_LOOKING { None } else { Some(LONG_REST) };
+                let attempts = state.put_off(pager.of, 1, rest, &reason);
+                if status == STATUS_TRACED && attempts == TRACED_ATTEMPTS {
+                    tell(&mut state, pager.of, &reason);
+                }
+            }
+            Some(_) => {
+                state.refused.insert(pager.of, (NEVER, Instant::now()));
+                tell(&mut state, pager.of, &reason);
+            }
+            // It was ended; what its program has far, nobody can give it any more.
+            None if had_managed => {
+                drop(state);
+                self.end_children_of(pager.of, pager.layout);
+            }
+            None => {
+                state.put_off(pager.of, DEATH_ATTEMPTS, None, DEATHS);
+            }
+        }
+    }
+
+    /// Ends what was forked by a process whose pager was ended, and has none of its own: that pager has
+    /// served it, and now it would find zeros. A process that began before was forked by another one, and
+    /// goes on. Of younger ones nobody says by whom they were forked: rather one too many ends than that one
+    /// finds zeros.
+    fn end_children_of(&self, parent: Identity, layout: Option<Layout>) {
+        if layout.is_none() {
+            return;
+        }
+        let managed = self.managed();
+        let is_orphan = |number: &u32| {
+            *number != parent.number
+                && !managed.contains(number)
+                && identity(*number).is_some_and(|identity| identity.began >= parent.began)
+                && self::layout(*number) == layout
+        };
+        for number in self.living().into_iter().filter(is_orphan) {
+            if let Some(process) = rustix::process::Pid::from_raw(number as i32) {
+                let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+            }
+            say(&format!("process {number} was ended: its memory was served by a pager that has ended"));
+        }
+    }
+}
+
+/// The command that starts a pager, but for what it is to manage, of the application that has its supervisor
+/// at that address.
+pub(super) fn pager_command(address: &str) -> Command {
+    // Another version may have been installed meanwhile, so no path of this program's file is good.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("farmem").arg("pager").env("FARMEM_SUPERVISOR", address);
+    command
+}
+
+fn tell(state: &mut State, of: Identity, reason: &str) {
+    let has_ended = identity(of.number) != Some(of);
+    if !has_ended {
+        state.seen.refusal = Some(format!("process {}: {}", of.number, reason.trim()));
+    }
+    if !has_ended && !std::mem::replace(&mut state.has_said, true) {
+        say(&format!("process {} runs without Farmem: {}", of.number, reason.trim()));
+    }
+}
+
+/// Whether it is a pager or a puppet, by its name. A program that calls itself so is left alone. A puppet
+/// that has no name yet shares its program's memory, and so gets no pager.
+fn is_ours(number: u32) -> bool {
+    process::short(&format!("/proc/{number}/comm")).is_some_and(|name| OWN_NAMES.contains(&name.trim_end()))
+}
