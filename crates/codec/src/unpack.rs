@@ -258,8 +258,8 @@ mod tests {
     use proptest::prelude::*;
     use std::vec::Vec;
 
-    /// An interpreter takes one in this many cases of a loop. It is a prime number, so that all values of inner
-    /// loops come up.
+    /// An interpreter takes one in this many cases of a loop. It is a prime number, so that all values of
+    /// inner loops come up.
     const STRIDE: usize = if cfg!(miri) { 499 } else { 1 };
 
     /// What a library makes of the block.
