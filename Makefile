@@ -1,6 +1,6 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight build build-for-tests demo test simulate test-rdma test-kernels conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz deny advisories miri soak packages test-packages nightly clean
+.PHONY: help setup preflight build build-for-tests demo test simulate test-rdma test-kernels conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz deny advisories miri coverage bench-gate soak packages test-packages nightly clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -67,7 +67,7 @@ packages: ## packages for Debian, Fedora and others, an image for containers, an
 test-packages: packages ## installs each package into a root of its own, runs it there, and removes it; needs root
 	@scripts/test-packages
 
-nightly: setup build hw-test conformance test-packages soak test-rdma deny miri fuzz ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, dependencies, Miri, fuzz targets, an hour of soak, and all of hw/
+nightly: setup build hw-test conformance test-packages soak test-rdma deny miri fuzz coverage ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, dependencies, Miri, fuzz targets, covered lines, an hour of soak, and all of hw/
 	$(MAKE) simulate SEEDS=1000000
 	@$(MAKE) --no-print-directory build-for-tests
 	FARMEM_TEST_SCALE=large $(CARGO) nextest run --locked --profile nightly -p farmem-tests
@@ -96,14 +96,21 @@ bench-quick: build ## access patterns compared with the kernel's own swap, withi
 	$(FARMEM) bench all --quick --repeat 3 --only micro,faults --peer native,farmem,zram-lz4 --out $(TARGET)/bench-quick
 	@$(FARMEM) bench table $(TARGET)/bench-quick
 
+bench-gate: setup build ## BASE=commit: whether access patterns have become slower, or take more memory, since that commit
+	@scripts/bench-gate '$(BASE)'
+
 hw-bench: setup ## the accelerator compared with software paging, cycle by cycle, bare and under Linux: figures in target/hw/bench; goes on after a stop
 	@hw/scripts/bench
 
 hw-bench-quick: setup ## the same with the shortest runs
 	@hw/scripts/bench quick
 
-miri: setup ## tests of page and wire in an interpreter that finds undefined behaviour: some minutes
+miri: setup ## tests of page, wire, codec and policy in an interpreter that finds undefined behaviour: some minutes
 	@scripts/miri
+
+coverage: setup ## which part of each crate's lines its tests run, against the floors in scripts/coverage-floors
+	@scripts/setup --nightly
+	@scripts/coverage
 
 fuzz: setup ## each fuzz target for FUZZ_SECONDS (60)
 	@scripts/fuzz $(FUZZ_SECONDS)

@@ -127,7 +127,8 @@ mod tests {
         let Encoded::Packed(length) = Compressor::new().compress(&page, &mut out) else {
             panic!("it compresses")
         };
-        for short in 0..length {
+        // An interpreter tries some of them: each takes it as long as all take a processor.
+        for short in (0..length).step_by(if cfg!(miri) { 7 } else { 1 }) {
             assert_eq!(decompress(&out[..short], &mut [0; PAGE_BYTES]), Err(Corrupt), "{short} bytes");
         }
     }

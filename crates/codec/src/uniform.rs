@@ -42,7 +42,8 @@ mod tests {
 
     #[test]
     fn one_odd_byte_anywhere_makes_a_page_not_uniform() {
-        for odd in 0..PAGE_BYTES {
+        // An interpreter tries some of them, at each place within a word.
+        for odd in (0..PAGE_BYTES).step_by(if cfg!(miri) { 211 } else { 1 }) {
             let mut page = [7u8; PAGE_BYTES];
             page[odd] = 8;
             assert_eq!(uniform(&page), None, "byte {odd}");

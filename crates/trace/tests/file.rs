@@ -96,3 +96,30 @@ fn more_lost_records_than_can_be_counted_are_as_many_as_can_be_counted() {
     let summary = summarise(HEADER, TraceReader::new(bytes.as_slice()).unwrap()).unwrap();
     assert_eq!(summary.lost, u64::MAX);
 }
+
+/// Written out by hand from docs/formats/trace.md, as version 0.2.0 of Farmem has it: traces outlive their
+/// runs.
+#[test]
+fn a_trace_of_version_0_2_0_is_read() {
+    let mut bytes = b"FARMTRAC\x01\0\0\0\x04\0\0\0\xd2\x04\0\0\0\0\0\0".to_vec();
+    // Of slot 0: page 5 after 100 ns, by thread 7.
+    bytes.extend([0x11, 10, 0xc8, 1, 7]);
+    // Of slot 2: page 300, 50 ns earlier, without a detail.
+    bytes.extend([0x26, 2, 0xd8, 4, 99]);
+    // Three are missing here. The end.
+    bytes.extend([0x0e, 3, 0x0f]);
+
+    let entries: Vec<_> = read(&bytes).into_iter().map(Result::unwrap).collect();
+
+    let record = |kind, slot, page, detail, time_ns| {
+        TraceEntry::Record(TraceRecord { kind, slot, page: PageIndex::new(page), detail, time_ns })
+    };
+    let expected = [
+        record(TraceKind::Fault, 0, 5, 7, 100),
+        record(TraceKind::Evict, 2, 300, 0, 50),
+        TraceEntry::Lost(3),
+        TraceEntry::End,
+    ];
+    assert_eq!(entries, expected);
+    assert_eq!(TraceReader::new(bytes.as_slice()).unwrap().header(), HEADER);
+}

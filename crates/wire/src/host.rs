@@ -432,6 +432,52 @@ mod tests {
         }
     }
 
+    /// A packet as version 0.2.0 of Farmem sends it, by docs/formats/host.md.
+    fn of_0_2_0(kind: u32, arguments: &[u64]) -> [u8; 128] {
+        let mut packet = [0; 128];
+        packet[..4].copy_from_slice(&kind.to_le_bytes());
+        packet[4] = 3;
+        for (field, argument) in packet[8..].chunks_exact_mut(8).zip(arguments) {
+            field.copy_from_slice(&argument.to_le_bytes());
+        }
+        packet
+    }
+
+    #[test]
+    fn packets_of_version_0_2_0_are_understood_and_sent() {
+        let name = u64::from_le_bytes(*b"redis\0\0\0");
+        let attach = ToBroker::Attach {
+            terms: TERMS,
+            pool_held: 7,
+            pool_movable: 6,
+            local_held: 8,
+            name: packed_name("redis"),
+        };
+        let report = ToBroker::Report { serial: 4, holding: HOLDING, moved_pages: 11 };
+        for (message, packet) in [
+            (attach, of_0_2_0(1, &[1 << 32 | 3, 5, 9, 1 << 35, 7, 6, 8, name])),
+            (ToBroker::Change { terms: TERMS }, of_0_2_0(2, &[1 << 32 | 3, 5, 9, 1 << 35])),
+            (report, of_0_2_0(3, &[4, 11, 1, 1, 2, 3, 1 << 24, 5, 6, 7])),
+            (ToBroker::TakeLinkSlot, of_0_2_0(4, &[])),
+            (ToBroker::Ask, of_0_2_0(5, &[])),
+        ] {
+            assert_eq!(ToBroker::decode(&packet), Some(message));
+            assert_eq!(message.encode(), packet);
+        }
+        let refused = FromBroker::Refused { reason: RefusalReason::Local, most: 4 };
+        let lease = FromBroker::Lease { serial: 2, pool_slabs: 16, local_pages: 9 };
+        for (message, packet) in [
+            (FromBroker::Accepted, of_0_2_0(101, &[])),
+            (refused, of_0_2_0(102, &[2, 4])),
+            (lease, of_0_2_0(103, &[2, 16, 9])),
+            (FromBroker::LinkSlot { number: 5 }, of_0_2_0(104, &[5])),
+            (FromBroker::Nodes { length_bytes: 99 }, of_0_2_0(105, &[99])),
+        ] {
+            assert_eq!(FromBroker::decode(&packet), Some(message));
+            assert_eq!(message.encode(), packet);
+        }
+    }
+
     #[test]
     fn what_cannot_be_is_no_message() {
         let terms = |terms| ToBroker::Change { terms }.encode();

@@ -407,6 +407,36 @@ mod tests {
         }
     }
 
+    /// What commands of version 0.2.0 of Farmem send to supervisors, by docs/formats/wire.md.
+    #[test]
+    fn questions_of_version_0_2_0_are_understood_and_sent() {
+        let set = Request::Set {
+            budget_pages: 4096,
+            partition_slabs: 12,
+            pool_bytes: 1 << 30,
+            guaranteed_slabs: Some(7),
+            weight: 100,
+            cache_pages: None,
+        };
+        for (request, kind, arguments) in [
+            (Request::Query, 5, [0; 6]),
+            (set, 7, [4096, 12, 1 << 30, 8, 100, 0]),
+            (Request::Look { process: 17 }, 8, [17, 0, 0, 0, 0, 0]),
+            (Request::Withdraw, 9, [0; 6]),
+            (Request::Holds { process: 17 }, 10, [17, 0, 0, 0, 0, 0]),
+            (Request::Resize { step: Resizing::Shrink, budget_pages: 4 }, 12, [1, 4, 0, 0, 0, 0]),
+        ] {
+            let mut packet = [0; 56];
+            packet[0] = kind;
+            packet[4] = 13;
+            for (field, argument) in packet[8..].chunks_exact_mut(8).zip(arguments) {
+                field.copy_from_slice(&u64::to_le_bytes(argument));
+            }
+            assert_eq!(Request::decode(&packet), Some(request));
+            assert_eq!(request.encode(), packet);
+        }
+    }
+
     #[test]
     fn short_long_foreign_and_unknown_packets_are_refused() {
         assert_eq!(Request::decode(&[]), None);

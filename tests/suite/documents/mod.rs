@@ -158,7 +158,7 @@ documents! {
 
 /// Documents without commands, or whose commands take what no test has: another machine, a guest, an engine
 /// for containers, an idle machine.
-const ELSEWHERE: [&str; 16] = [
+const ELSEWHERE: [&str; 17] = [
     "docs/guide/containers.md",
     "docs/guide/hints.md",
     "docs/guide/installing.md",
@@ -169,6 +169,7 @@ const ELSEWHERE: [&str; 16] = [
     "docs/guide/troubleshooting.md",
     "docs/guide/virtual-machines.md",
     "docs/results/attaching.md",
+    "docs/results/coverage.md",
     "docs/results/isolation.md",
     "docs/results/kernels.md",
     "docs/results/large.md",
