@@ -28,9 +28,6 @@
 #include "elf64.h"
 #include "switch.h"
 #include "verilated.h"
-#if VM_COVERAGE
-#include "verilated_cov.h"
-#endif
 
 // Part of each model's interface in this version of Verilator: the time, for messages.
 static uint64_t g_cycle = 0;
@@ -134,9 +131,6 @@ class Simulator {
         }
         std::fflush(stdout);
         if (commits_) std::fclose(commits_);
-#if VM_COVERAGE
-        VerilatedCov::write("coverage.dat");
-#endif
         if (run_chosen_) {
             report_cost();
             // A run that was cut off leaves no output under its name.

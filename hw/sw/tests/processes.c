@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Two harts, two processes that change places between them, and a blade that fails, is silent, stops in the middle of a page, is too
-// late, or lies. Either hart is the system when it meets an empty FreeQ: it keeps the books, and sends pages of both processes away.
+// Two harts, two processes that change places between them, and a blade that fails, is silent, stops in the middle of
+// a page, is too late, or lies. Either hart is the system when it meets an empty FreeQ: it keeps the books, and sends
+// pages of both processes away.
 //
-// Each hart counts in a word of its own in each page of each process, and knows what the word must be; the other words never change.
-// FETCHES and SEED may be given: hw/scripts/test endurance makes a million of it.
+// Each hart counts in a word of its own in each page of each process, and knows what the word must be; the other words
+// never change. FETCHES and SEED may be given: hw/scripts/test endurance makes a million of it.
 #include "os.h"
 
 #ifndef FETCHES
