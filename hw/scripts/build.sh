@@ -83,6 +83,24 @@ model() { # HARTS FREE NEW EVICT
     VERILOG=$verilog cached "model-${1}harts" "$verilog/PfaSystem.v" "${verilator_options[@]}" "$(declare -f make_model)" -- make_model
 }
 
+# A unit's test with branches and bits counted; dv/coverage/coverage.py adds them up.
+coverage_options=(--coverage-line --coverage-toggle)
+
+make_covered_unit() { # UNIT.v TEST.cc
+    local verilator_options=("${verilator_options[@]}" "${coverage_options[@]}")
+    make_unit_test "$@"
+    timeout "${patience:-900}" ./model/test
+}
+
+# Has run: its counts are in coverage.dat.
+covered_unit() { # UNIT TEST
+    local verilog
+    verilog=$(unit_verilog)
+    cached "covered-$2" "$verilog/$1.v" "$hw/dv/unit/$2.cc" "$hw"/dv/unit/{,client_}bench.h "$hw"/dv/sim/{blade,packet}.h \
+        "$hw/sw/lib/pfa_registers.h" "${verilator_options[@]}" "${coverage_options[@]}" -- \
+        make_covered_unit "$verilog/$1.v" "$hw/dv/unit/$2.cc"
+}
+
 make_simulator() { # MODEL HARTS OPTIONS...
     local include
     include=$(verilator --getenv VERILATOR_ROOT)/include

@@ -16,8 +16,17 @@
 
 using namespace farmem;
 
+// Compiled with ENDURANCE: many fetches, one close to the other, from a blade that is near and lies more rarely.
+#ifdef ENDURANCE
+constexpr bool kEndurance = true;
+#else
+constexpr bool kEndurance = false;
+#endif
+
 namespace {
 
+// What a seed runs for, and how often something may go wrong.
+constexpr unsigned kCycles = kEndurance ? 1000000 : 60000, kFaultEvery = kEndurance ? 10000 : 4000;
 constexpr unsigned kPages = 12, kFrames = 8, kPorts = 4, kTags = 4;
 constexpr uint64_t kFirstFrame = 0x80100, kTable = 0x80000000, kBits = 0xff;
 enum Register : uint64_t {
@@ -51,7 +60,7 @@ class Bench {
 
     void run(unsigned cycles) {
         for (unsigned i = 0; i < cycles; i++) {
-            if (i % 4000 == 3999 && random_.one_in(2)) inject();
+            if (i % kFaultEvery == kFaultEvery - 1 && random_.one_in(2)) inject();
             if (random_.one_in(20)) operate();
             cycle();
         }
@@ -78,6 +87,11 @@ class Bench {
         s.jitter_cycles = seed % 2 ? 2000 : 0;
         s.jitter_seed = seed * 2 + 1;
         s.cycles_per_flit = 1 + seed % 3;
+        if (kEndurance) {
+            s.latency_cycles = 530 + seed * 37 % 200;
+            s.jitter_cycles = seed % 2 ? 300 : 0;
+            s.cycles_per_flit = 1;
+        }
         return s;
     }
 
@@ -232,7 +246,7 @@ class Bench {
     void drive() {
         auto set = [this](unsigned i, auto &valid, auto &vpn, auto &pte, auto &address, auto &root) {
             Port &port = ports_[i];
-            if (port.state == Port::kIdle && !quiet_ && random_.one_in(200)) {
+            if (port.state == Port::kIdle && !quiet_ && random_.one_in(kEndurance ? 50 : 200)) {
                 port.page = random_.below(kPages);
                 port.entry = table_[port.page];
                 if (is_remote(port.entry)) port.state = Port::kAsking;
@@ -254,7 +268,7 @@ class Bench {
         dut_.io_memory_response_bits_data = word_data_;
         dut_.io_memory_response_bits_error = word_bad_;
         dut_.io_blocks_read_ready = random_.one_in(2);
-        dut_.io_blocks_write_ready = !random_.one_in(3);
+        dut_.io_blocks_write_ready = !random_.one_in(kEndurance ? 12 : 3);
         read_tag_ = -1;
         dut_.io_blocks_readData_valid = 0;
         if (!reads_.empty() && random_.below(4)) {
@@ -278,7 +292,7 @@ class Bench {
             dut_.io_blocks_written_bits_tag = writes_[which].tag;
             dut_.io_blocks_written_bits_error = writes_[which].bad;
         }
-        dut_.io_link_request_ready = !random_.one_in(5);
+        dut_.io_link_request_ready = !random_.one_in(kEndurance ? 12 : 5);
         const Flit *flit = blade_.offer(g_now);
         dut_.io_link_response_valid = flit != nullptr;
         dut_.io_link_response_bits_head = flit && flit->head;
@@ -371,7 +385,8 @@ class Bench {
     }
 
     Random random_;
-    VAcceleratorCore dut_;
+    Held<VAcceleratorCore> held_;
+    VAcceleratorCore &dut_ = held_;
     Blade blade_;
     bool quiet_ = false;
     std::array<Page, kPages> content_;
@@ -400,7 +415,7 @@ static unsigned g_broken, g_fetched, g_refused, g_evicted, g_failed;
 
 static void test(uint64_t seed) {
     Bench bench(seed);
-    bench.run(60000);
+    bench.run(kCycles);
     g_fetched += bench.fetched_;
     g_refused += bench.refused_;
     g_evicted += bench.evicted_;

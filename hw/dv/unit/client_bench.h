@@ -97,7 +97,8 @@ template <class Client> class ClientBench {
   private:
     static constexpr uint64_t kFrame = 0x80100;
     bool succeeded() const { return dut_.io_softwareDone_bits_ok; }
-    Client dut_;
+    Held<Client> held_;
+    Client &dut_ = held_;
 };
 
 } // namespace farmem

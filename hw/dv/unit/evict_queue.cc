@@ -23,22 +23,25 @@ static void test(uint64_t seed) {
     constexpr size_t kDepth = DEPTH;
     bool full = false;
     Random random(seed);
-    VEvictQueue dut;
+    Held<VEvictQueue> held;
+    VEvictQueue &dut = held;
     reset(dut);
     std::deque<Entry> model;
     uint64_t next = 1;
+    auto id_of = [](uint64_t n) { return spread(n, 28); };
+    auto frame_of = [](uint64_t n) { return spread(n + 1000, 36); };
     auto unfinished = [](const Entry &e) { return e.state == Entry::kWaiting || e.state == Entry::kUnderWay; };
     for (int i = 0; i < 1000 * DEPTH; i++) {
         bool filling = i / (60 * DEPTH / 4) % 2;
         // A failed page may be evicted again at once, from another place of the queue.
-        uint64_t id = next;
+        uint64_t id = id_of(next);
         for (const Entry &e : model)
             if (e.state == Entry::kFailed && random.one_in(2)) id = e.id;
         for (const Entry &e : model)
-            if (e.id == id && unfinished(e)) id = next;
+            if (e.id == id && unfinished(e)) id = id_of(next);
         dut.io_push_valid = random.below(4) < (filling ? 3 : 1);
         dut.io_push_bits_id = id;
-        dut.io_push_bits_frame = next + 1000;
+        dut.io_push_bits_frame = frame_of(next);
         dut.io_issue_ready = random.one_in(2);
         dut.io_pop_ready = random.below(4) < (filling ? 1 : 3);
         std::vector<Entry *> under_way;
@@ -49,7 +52,7 @@ static void test(uint64_t seed) {
         dut.io_complete_valid = ending != nullptr;
         dut.io_complete_bits_slot = ending ? ending->slot : 0;
         dut.io_complete_bits_failed = fails;
-        uint64_t query = random.one_in(2) || model.empty() ? next + 5 : model[random.below(model.size())].id;
+        uint64_t query = random.one_in(2) || model.empty() ? id_of(next + 5) : model[random.below(model.size())].id;
         dut.io_queryId = query;
         settle(dut);
 
@@ -83,7 +86,7 @@ static void test(uint64_t seed) {
         bool push = dut.io_push_valid && dut.io_push_ready;
         if (ready && dut.io_pop_ready) model.pop_front();
         if (push) {
-            model.push_back({Entry::kWaiting, id, next + 1000, 0});
+            model.push_back({Entry::kWaiting, id, frame_of(next), 0});
             next++;
         }
         full |= model.size() == kDepth;

@@ -16,7 +16,8 @@ static void test(uint64_t seed) {
     constexpr size_t kDepth = DEPTH;
     bool full = false;
     Random random(seed);
-    VFrameQueue dut;
+    Held<VFrameQueue> held;
+    VFrameQueue &dut = held;
     reset(dut);
     std::deque<uint64_t> model;
     uint64_t next = 1;
@@ -24,7 +25,7 @@ static void test(uint64_t seed) {
         // Phases that fill and phases that drain.
         bool filling = i / (50 * DEPTH / 4) % 2;
         dut.io_enqueue_valid = random.below(4) < (filling ? 3 : 1);
-        dut.io_enqueue_bits = next;
+        dut.io_enqueue_bits = spread(next, 36);
         dut.io_dequeue_ready = random.below(4) < (filling ? 1 : 3);
         settle(dut);
         CHECK(dut.io_count == model.size());
@@ -33,7 +34,7 @@ static void test(uint64_t seed) {
         if (!model.empty()) CHECK(dut.io_dequeue_bits == model.front());
         bool in = dut.io_enqueue_valid && dut.io_enqueue_ready, out = dut.io_dequeue_valid && dut.io_dequeue_ready;
         if (out) model.pop_front();
-        if (in) model.push_back(next++);
+        if (in) model.push_back(spread(next++, 36));
         full |= model.size() == kDepth;
         edge(dut);
     }

@@ -27,5 +27,6 @@ int main(int argc, char **argv) {
         CHECK(bench.answer(true, packet::answer(packet::kReadDone, true, tag)));
     }
     std::printf("%u requests after one whose answer is late\n", kRequests);
+    coverage_write();
     return 0;
 }

@@ -24,5 +24,6 @@ int main(int argc, char **argv) {
     bench.await_end(false);
     for (unsigned i = 0; i < 10; i++) CHECK(bench.fails_unsent());
     std::printf("%zu tags, then none\n", tags.size());
+    coverage_write();
     return 0;
 }

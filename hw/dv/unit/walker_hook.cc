@@ -9,7 +9,8 @@ using namespace farmem;
 
 static void test(uint64_t seed) {
     Random random(seed);
-    VWalkerHook dut;
+    Held<VWalkerHook> model;
+    VWalkerHook &dut = model;
     reset(dut);
     enum Tlb { kIdle, kAsking, kWaiting } tlb = kIdle;
     enum Fetch { kNone, kFetching } fetch = kNone;

@@ -27,15 +27,19 @@ bool evict(uint64_t frame, uint64_t id) {
 __attribute__((weak)) void flush_harts(uint64_t address) { flush(address); }
 __attribute__((weak)) void marking_pause(void) {}
 
-void send_away(unsigned page, uint64_t frame, uint64_t id, unsigned bits) {
-    *user_entry(page) = 0;
+void send_entry_away(uint64_t *entry, uint64_t address, uint64_t frame, uint64_t id, unsigned bits) {
+    *entry = 0;
     fence();
-    flush_harts(user_address(page));
+    flush_harts(address);
     marking_pause();
     pfa_write(PFA_EVICT_PUSH, evict_word(frame, id));
     marking_pause();
     fence(); // the eviction is in the queue before anybody can ask for the page
-    *user_entry(page) = remote_entry(id, bits);
+    *entry = remote_entry(id, bits);
+}
+
+void send_away(unsigned page, uint64_t frame, uint64_t id, unsigned bits) {
+    send_entry_away(user_entry(page), user_address(page), frame, id, bits);
 }
 
 static uint64_t spare;

@@ -19,6 +19,8 @@ bool evict(uint64_t frame, uint64_t id);
 // Begins the eviction of a user page, in the order that is safe with several harts: the entry names nothing until the eviction is
 // in the queue, and only then the page that the accelerator may fetch. Whoever touches the page in between meets a fault, and tries again.
 void send_away(unsigned page, uint64_t frame, uint64_t id, unsigned bits);
+// The same for an entry of any process's tables.
+void send_entry_away(uint64_t *entry, uint64_t address, uint64_t frame, uint64_t id, unsigned bits);
 // Between two of its steps anything may happen. A test makes it longer.
 void marking_pause(void);
 // Flushes an address from the TLBs of all harts that use the tables. A program with several harts has its own.
