@@ -105,7 +105,7 @@ hw-bench: setup ## the accelerator compared with software paging, cycle by cycle
 hw-bench-quick: setup ## the same with the shortest runs
 	@hw/scripts/bench quick
 
-miri: setup ## tests of page, wire, codec and policy in an interpreter that finds undefined behaviour: some minutes
+miri: setup ## tests of page and wire, and some of codec, in an interpreter that finds undefined behaviour: some minutes
 	@scripts/miri
 
 coverage: setup ## which part of each crate's lines its tests run, against the floors in scripts/coverage-floors

@@ -260,7 +260,7 @@ mod tests {
 
     /// An interpreter takes one in this many cases of a loop. It is a prime number, so that all values of
     /// inner loops come up.
-    const STRIDE: usize = if cfg!(miri) { 499 } else { 1 };
+    const STRIDE: usize = if cfg!(miri) { 1999 } else { 1 };
 
     /// What a library makes of the block.
     fn expected(block: &[u8]) -> Option<PageBytes> {
