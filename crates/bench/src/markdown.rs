@@ -296,7 +296,10 @@ mod tests {
 
     #[test]
     fn the_readme_has_the_rows_and_columns_of_the_table() {
-        let names = CaseName::value_variants().iter().map(option::name);
+        // A case that is new is measured with the next results.
+        let newest = record::read(&newest_results()).unwrap();
+        let is_measured = |name: &String| newest.iter().any(|record| record.case == *name);
+        let names = CaseName::value_variants().iter().map(option::name).filter(is_measured);
         let records: Vec<Record> = names
             .flat_map(|case| PEERS.map(|(peer, _)| record(&case, &option::name(&peer), 1, 1.0)))
             .collect();
