@@ -26,7 +26,7 @@ static void test(uint64_t seed) {
     std::deque<Entry> model;
     for (int i = 0; i < 500 * DEPTH; i++) {
         bool filling = i / (50 * DEPTH / 4) % 2;
-        Entry entry{random.below(2), random.below(1 << 27), random.below(1 << 28), random.below(uint64_t{1} << 36)};
+        Entry entry{random.below(256), random.below(1 << 27), random.below(1 << 28), random.below(uint64_t{1} << 36)};
         // The fetch unit's side of the contract: it offers only what fits.
         dut.io_enqueue_valid = model.size() < kDepth && random.below(4) < (filling ? 3 : 1);
         dut.io_enqueue_bits_hart = entry.hart;

@@ -33,8 +33,11 @@ static void test(uint64_t seed) {
         bool remote = remote_page && !fetched_page;
         dut.io_answerValid = answer;
         dut.io_answerRemote = answer && remote;
-        dut.io_answerPte = vpn << 12 | 2;
-        dut.io_answerPteAddress = vpn * 8;
+        // Entry, its address and the root table are whatever the walker says: they only have to come out as they went in.
+        uint64_t pte = spread(vpn, 52) << 12 | 2, pte_address = spread(vpn, 53) << 3, root = spread(vpn, 36);
+        dut.io_answerPte = pte;
+        dut.io_answerPteAddress = pte_address;
+        dut.io_root = root;
         dut.io_redirected = random.one_in(30);
         dut.io_settled = !dut.io_redirected && random.one_in(5);
         dut.io_fetch_ready = fetch == kNone && random.one_in(3);
@@ -50,7 +53,10 @@ static void test(uint64_t seed) {
         if (answer && remote) CHECK(!dut.io_passAnswer && !dut.io_faultAnswer);
         if (refused) CHECK(dut.io_faultAnswer);
         if (dut.io_faultAnswer) CHECK(refused || discarded);
-        if (dut.io_fetch_valid) CHECK(dut.io_fetch_bits_vpn == vpn && dut.io_fetch_bits_pteAddress == vpn * 8 && dut.io_fetch_bits_pte == (vpn << 12 | 2));
+        if (dut.io_fetch_valid) {
+            CHECK(dut.io_fetch_bits_vpn == vpn && dut.io_fetch_bits_root == root);
+            CHECK(dut.io_fetch_bits_pteAddress == pte_address && dut.io_fetch_bits_pte == pte);
+        }
         if (dut.io_walkerValid) CHECK(dut.io_walkerVpn == vpn);
         if (discarded) CHECK(dut.io_faultAnswer); // the answer follows at once
         if (held && dut.io_redirected) CHECK(!dut.io_fetch_valid);
