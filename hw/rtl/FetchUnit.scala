@@ -75,6 +75,9 @@ class FetchUnit(p: AcceleratorParameters) extends Module {
   private val check = RegInit(sUnread)
   private val outcome = Reg(new TransferOutcome)
   private val arrived = RegInit(false.B)
+  // The page was sent away after it was decided to read it. What comes may be the blade's older copy, although
+  // the entry is the same again.
+  private val leaving = RegInit(false.B)
 
   private val reason = MuxCase(0.U(Refusal.width.W), Seq(
     !io.enabled -> Refusal.disabled,
@@ -85,6 +88,7 @@ class FetchUnit(p: AcceleratorParameters) extends Module {
   when(state === sDecide && !io.evictionPending) {
     check := sUnread
     arrived := false.B
+    leaving := false.B
     state := Mux(reason =/= 0.U, sIdle, sRead)
   }
   when(state === sRead && io.transfer.ready) { state := sTransfer }
@@ -100,8 +104,10 @@ class FetchUnit(p: AcceleratorParameters) extends Module {
     outcome := io.transferred.bits
   }
   private val settled = state === sTransfer && arrived && (check === sSame || check === sChanged || check === sBroken)
-  private val again = settled && check === sChanged
-  private val failed = settled && (check === sBroken || check === sSame && !outcome.ok)
+  when(travelling && (io.evictionPending || io.evictionFailed)) { leaving := true.B }
+  private val left = leaving || io.evictionPending || io.evictionFailed
+  private val again = settled && (check === sChanged || check === sSame && left)
+  private val failed = settled && (check === sBroken || check === sSame && !left && !outcome.ok)
   when(settled) { state := Mux(again || failed, sIdle, sUpdate) }
 
   when(state === sUpdate && io.memory.request.ready) { state := sWritten }
