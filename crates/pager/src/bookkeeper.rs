@@ -38,6 +38,8 @@ const MANY_UNNOTICED_PAGES: i64 = 512;
 /// Scans of the mappings take at most one part of the time in so many, by their processor time: a scan that
 /// had to wait was not expensive.
 const SCAN_SHARE: u64 = 10;
+/// A process that has not faulted for so long may be looked at less often: 20 ms.
+const QUIET_NS: u64 = 20_000_000;
 /// The pause while what the program has called for is brought in, a millisecond at a time, or while somebody
 /// has asked for the regions: only so that others get at what this thread holds.
 const HINTED_NS: u64 = 50_000;
@@ -77,6 +79,8 @@ pub(crate) struct Bookkeeper {
     /// Of its processor's time.
     scan_took_ns: u64,
     last_faults: u64,
+    /// When a round last found that there had been faults.
+    faulted_ns: u64,
     growth: Growth,
     /// Handlers that are armed because threads fault.
     regular_handlers: u32,
@@ -123,6 +127,7 @@ impl Bookkeeper {
             managing: 1,
             scan_took_ns: 0,
             last_faults: 0,
+            faulted_ns: 0,
             growth: Growth::default(),
             regular_handlers: 0,
             relief: Relief::default(),
@@ -213,8 +218,14 @@ impl Bookkeeper {
         let regular = self.regular_handlers;
         let threads = engine.handlers.arm(regular, self.relief.count(), faults - self.last_faults);
         self.pace.look_at_crowd(&engine.handlers, threads, regular);
+        let now_ns = thread::now_ns();
+        if faults != self.last_faults {
+            self.faulted_ns = now_ns;
+        }
+        let is_quiet = now_ns - self.faulted_ns >= QUIET_NS;
         let is_resting = faults == self.last_faults && !self.growth.is_running();
-        self.pace.look(engine, is_resting);
+        // A handler that nobody wakes needs no watching.
+        self.pace.look(engine, is_resting || is_quiet);
         if is_resting {
             engine.release_staged(&engine.change_as_bookkeeper());
         }
@@ -232,7 +243,13 @@ impl Bookkeeper {
         let is_returning = self.is_returning;
         let excess = engine.residency.excess(0);
         let is_watched = self.is_watched;
-        let outlook = Outlook { gap, excess, far, is_returning, has_moved, is_running, is_watched };
+        let shortest_ns = if is_quiet && !self.has_tidied && engine.handlers.waiting() == 0 {
+            self.growth.shortest_ns()
+        } else {
+            pacing::SHORTEST_NS
+        };
+        let outlook =
+            Outlook { gap, excess, far, is_returning, has_moved, is_running, shortest_ns, is_watched };
         let pause_ns = self.pause_by_rest(!has_more && outlook.rests(), outlook.pause_ns());
         if has_more {
             return HINTED_NS;

@@ -2,7 +2,8 @@
 //!
 //! New mappings are filled by the kernel alone until the bookkeeper has found them, so nothing but its next
 //! look bounds how far a program passes its budget: it must come back before the program can have used up
-//! what is left. While the program doesn't run it can use up nothing.
+//! what is left. While the program doesn't run it can use up nothing, and while it uses a processor now and
+//! then it can use up little.
 
 use farmem_page::PageCount;
 
@@ -35,6 +36,10 @@ const FULL_NS: u64 = 20_000_000;
 const RESTED_NS: u64 = 100_000_000;
 /// Less than this part of the time is nothing: the pager's threads run at times.
 const NOTHING_SHARE: u64 = 16;
+/// How much a process uses the processors is taken over so long at least.
+const WINDOW_NS: u64 = 16_000_000;
+/// The kernel's figure of what is resident is exact but for so many pages.
+const INEXACT_PAGES: u64 = 64;
 /// Handlers evict what their faults need. What goes beyond is left to them as long as it is little: 1 MiB.
 pub const LEFT_PAGES: i64 = 256;
 
@@ -64,6 +69,9 @@ pub struct Outlook {
     pub has_moved: bool,
     /// Whether the program has run since the look before, or what serves it needs watching.
     pub is_running: bool,
+    /// The shortest pause that is of use while nothing exceeds its limit: [`SHORTEST_NS`], or what
+    /// [`Growth::shortest_ns`] says where only growth is to be seen.
+    pub shortest_ns: u64,
     /// Whether somebody else looks meanwhile, each [`SHORTEST_NS`], and calls if there is anything to be
     /// done.
     pub is_watched: bool,
@@ -88,7 +96,7 @@ impl Outlook {
         } else if self.is_watched {
             RUNNING_NS
         } else if self.has_moved || self.is_running {
-            time_to_take(self.gap).clamp(SHORTEST_NS, RUNNING_NS)
+            time_to_take(self.gap).clamp(self.shortest_ns.min(RUNNING_NS), RUNNING_NS)
         } else {
             RESTING_NS
         }
@@ -105,6 +113,16 @@ pub struct Growth {
     passed_ns: u64,
     /// How long the process has used nothing.
     rested_ns: u64,
+    /// What it has used in the present window of time, and in the one before.
+    window: Use,
+    before: Use,
+}
+
+/// Processor time that a process has used in some time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Use {
+    used_ns: u64,
+    passed_ns: u64,
 }
 
 impl Growth {
@@ -118,7 +136,24 @@ impl Growth {
         let is_first = self.now_ns == 0;
         let has_run = is_first || used_ns > self.passed_ns / NOTHING_SHARE;
         self.rested_ns = if has_run { 0 } else { self.rested_ns + self.passed_ns };
+        if !is_first {
+            self.window.used_ns += used_ns;
+            self.window.passed_ns += self.passed_ns;
+        }
+        if self.window.passed_ns >= WINDOW_NS {
+            self.before = core::mem::take(&mut self.window);
+        }
         (self.resident, self.now_ns, self.cpu_ns) = (resident, now_ns, cpu_ns);
+    }
+
+    /// The shortest pause that is of use for seeing the process grow, in nanoseconds. As long as it goes on
+    /// like before it takes no more memory in that pause than one that always runs does in the shortest.
+    pub fn shortest_ns(&self) -> u64 {
+        let Use { used_ns, passed_ns } = self.before;
+        if self.grown > INEXACT_PAGES {
+            return SHORTEST_NS;
+        }
+        (passed_ns.saturating_mul(SHORTEST_NS) / used_ns.max(1)).clamp(SHORTEST_NS, RUNNING_NS)
     }
 
     /// What was resident at the last look.
@@ -172,6 +207,7 @@ mod tests {
         is_returning: false,
         has_moved: false,
         is_running: false,
+        shortest_ns: SHORTEST_NS,
         is_watched: false,
     };
 
@@ -201,6 +237,31 @@ mod tests {
             assert!(pause_ns == SHORTEST_NS || pause_ns * FASTEST_PAGES_PER_MS / 1_000_000 <= gap as u64);
             assert!(pause_ns <= RUNNING_NS);
         }
+    }
+
+    #[test]
+    fn a_process_that_runs_little_is_looked_at_seldom_until_it_runs_more_or_grows() {
+        let mut growth = Growth::default();
+        let mut now_ns = 1 << 50;
+        let mut look = |growth: &mut Growth, resident, used_ns| {
+            now_ns += 4_000_000;
+            growth.look(PageCount::new(resident), now_ns, growth.cpu_ns + used_ns);
+            growth.shortest_ns()
+        };
+        // It isn't known yet.
+        (0..4).for_each(|_| assert_eq!(look(&mut growth, 1000, 400_000), SHORTEST_NS));
+        assert_eq!(look(&mut growth, 1000, 400_000), RUNNING_NS);
+        assert_eq!(look(&mut growth, 1000 + INEXACT_PAGES + 1, 400_000), SHORTEST_NS);
+        assert_eq!(look(&mut growth, 1000, 2_000_000), RUNNING_NS);
+        (0..6).for_each(|_| _ = look(&mut growth, 1000, 2_000_000));
+        assert_eq!(look(&mut growth, 1000, 2_000_000), 2 * SHORTEST_NS);
+        // Of several threads.
+        (0..8).for_each(|_| _ = look(&mut growth, 1000, 8_000_000));
+        assert_eq!(look(&mut growth, 1000, 8_000_000), SHORTEST_NS);
+
+        let seldom = Outlook { gap: 0, is_running: true, shortest_ns: RUNNING_NS, ..CALM };
+        assert_eq!(seldom.pause_ns(), RUNNING_NS);
+        assert_eq!(Outlook { excess: LEFT_PAGES + 1, ..seldom }.pause_ns(), CROWDED_NS);
     }
 
     #[test]

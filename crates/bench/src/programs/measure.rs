@@ -21,6 +21,9 @@ use crate::undo::Journal;
 const PATIENCE: Duration = Duration::from_secs(900);
 /// Swap beyond the data, for what else a process has.
 const SWAP_SPARE: u64 = 64 << 20;
+/// Begins the line by which a program says how many seconds the part took that is measured, where that isn't all of
+/// its run.
+const MEASURED: &str = "measured seconds: ";
 /// Looks at a program between two corrections of its control group's limit.
 const CALIBRATE_EVERY: u32 = 20;
 
@@ -38,10 +41,11 @@ pub(super) enum Failure {
 /// What one run showed.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Ran {
+    /// Its whole run, or what it says by [`MEASURED`].
     pub(super) seconds: f64,
     /// The largest amount of resident anonymous memory.
     pub(super) resident_peak: ByteCount,
-    /// What it wrote to standard output.
+    /// What it wrote to standard output, without the line of [`MEASURED`].
     pub(super) said: Vec<u8>,
     /// The part of the processors' time that the machine's host took.
     pub(super) stolen_share: f64,
@@ -102,10 +106,11 @@ impl Harness {
         let look = || patient(began);
         let finished = self.runner.run_looking(options, command, Command::spawn, look);
         let (finished, seconds) = (finished.context("under Farmem")?, began.elapsed().as_secs_f64());
+        let (said, measured) = without_measured(&finished.output);
         Ok(Ran {
-            seconds,
+            seconds: measured.unwrap_or(seconds),
             resident_peak: ByteCount::new(finished.number("resident_peak_bytes") as u64),
-            said: finished.output,
+            said,
             stolen_share: Times::now().stolen_share_since(before),
         })
     }
@@ -153,8 +158,10 @@ impl Harness {
             patient(began)
         };
         let said = self.runner.run_command(&mut command, start, look)?;
+        let seconds = began.elapsed().as_secs_f64();
+        let (said, measured) = without_measured(&said);
         Ok(Ran {
-            seconds: began.elapsed().as_secs_f64(),
+            seconds: measured.unwrap_or(seconds),
             resident_peak: ByteCount::new(resident_peak),
             said,
             stolen_share: Times::now().stolen_share_since(before),
@@ -177,6 +184,19 @@ fn plain(command: &[OsString]) -> Result<Command> {
     let mut start = Command::new(program);
     start.args(arguments);
     Ok(start)
+}
+
+/// What a program has written without the line that says how long the part took that is measured, and that time
+/// in seconds.
+fn without_measured(said: &[u8]) -> (Vec<u8>, Option<f64>) {
+    let mut measured = None;
+    let rest = said.split_inclusive(|&byte| byte == b'\n').filter(|line| {
+        let seconds = line.strip_prefix(MEASURED.as_bytes()).map(String::from_utf8_lossy);
+        let seconds = seconds.and_then(|seconds| seconds.trim().parse().ok());
+        measured = seconds.or(measured);
+        seconds.is_none()
+    });
+    (rest.flatten().copied().collect(), measured)
 }
 
 fn patient(began: Instant) -> Result<()> {
@@ -204,4 +224,18 @@ fn least_stolen<E>(mut run: impl FnMut() -> Result<Ran, E>) -> Result<Ran, E> {
 fn resident_anonymous(process: i32) -> Option<u64> {
     let status = Process::new(process).and_then(|process| process.status()).ok()?;
     status.rssanon.map(|kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_may_say_which_part_is_measured() {
+        let (said, measured) = without_measured(b"16/16\nmeasured seconds: 4.250\nt|t\n");
+        assert_eq!((said.as_slice(), measured), (b"16/16\nt|t\n".as_slice(), Some(4.25)));
+        let (said, measured) = without_measured(b"measured seconds: soon");
+        assert_eq!((said.as_slice(), measured), (b"measured seconds: soon".as_slice(), None));
+        assert_eq!(without_measured(b""), (Vec::new(), None));
+    }
 }

@@ -49,15 +49,10 @@ impl Workshop<'_> {
     /// # Errors
     /// When something that it needs isn't installed.
     pub(super) fn prepare(self, name: ProgramName) -> Result<Prepared> {
-        let shared_mib = if name == ProgramName::Pgbench { self.count(BUFFERS_MIB) } else { 0 };
-        Ok(Prepared { command: self.command(name)?, shared: ByteCount::new(shared_mib << 20) })
-    }
-
-    fn command(self, name: ProgramName) -> Result<Vec<OsString>> {
         let python = |modules, file, source, words: &[&str], count| {
             self.python(modules, file, source, words, self.count(count))
         };
-        match name {
+        let command = match name {
             ProgramName::PythonDict => {
                 python("sys", "dict.py", include_str!("sources/dict.py"), &[], 400_000)
             }
@@ -98,9 +93,10 @@ impl Workshop<'_> {
                 let source = include_str!("sources/duckdb_tables.py");
                 python("duckdb", "duckdb_tables.py", source, &[], 3_000_000)
             }
-            ProgramName::Pgbench => self.pgbench(),
+            ProgramName::Pgbench => return self.pgbench(),
             ProgramName::Xgboost => python("numpy, xgboost", "train_trees.py", TREES, &[], 400_000),
-        }
+        };
+        Ok(Prepared { command: command?, shared: ByteCount::new(0) })
     }
 
     fn count(self, count: u64) -> u64 {
@@ -138,7 +134,7 @@ impl Workshop<'_> {
     }
 
     /// Its tables are made here: they are no part of what is measured.
-    fn pgbench(self) -> Result<Vec<OsString>> {
+    fn pgbench(self) -> Result<Prepared> {
         let binaries = postgresql().context("PostgreSQL isn't installed")?;
         let script = self.write("pgbench.sh", include_str!("sources/pgbench.sh"))?;
         let folder = self.folder.join("postgresql");
@@ -154,9 +150,9 @@ impl Workshop<'_> {
             start.chain(folders).chain(numbers.map(|number| number.to_string().into()))
         };
         let words: [Vec<OsString>; 2] = ["prepare", "run"].map(|verb| words(verb).collect());
-        let [prepare, run] = words;
+        let [prepare, command] = words;
         works(Command::new("sh").args(&prepare[1..]))?;
-        Ok(run)
+        Ok(Prepared { command, shared: ByteCount::new(buffers_mib << 20) })
     }
 
     fn java(self, count: u64) -> Result<Vec<OsString>> {

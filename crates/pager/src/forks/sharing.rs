@@ -207,10 +207,7 @@ impl Engine {
             }
             is_complete
         };
-        if !self.family.sharing.is_protected() {
-            // How much is shared is not known yet: none of it counts for less.
-            self.slot.set_shared(PageCount::ZERO, self.slot.separated());
-        }
+        self.share_nothing_yet();
         // The parent runs already.
         if protect(&self.pages.uffd) {
             self.family.sharing.is_protected.store(true, Ordering::Release);
@@ -219,6 +216,14 @@ impl Engine {
             self.bell.ring(Reason::Fork);
         }
         protect(child)
+    }
+
+    /// Before memory is protected. How much is shared is not known yet: none of it counts for less, unless the
+    /// supervisor has measured it already.
+    fn share_nothing_yet(&self) {
+        if !self.slot.is_protected() {
+            self.slot.set_shared(PageCount::ZERO, self.slot.separated());
+        }
     }
 
     /// Whether the copies that a fork makes possible may not fit the budget, the application having `more`
@@ -232,6 +237,9 @@ impl Engine {
     /// On the bookkeeper, when it knows what the process has: whether memory that a fork has left shared is
     /// yet to be protected.
     pub(crate) fn must_protect(&self) -> bool {
+        if self.is_trusted() && self.is_near_budget_in_full() {
+            return true;
+        }
         if !self.bell.is_rung(Reason::Fork) {
             return false;
         }
@@ -240,6 +248,16 @@ impl Engine {
             self.bell.answer(Reason::Fork);
         }
         is_needed
+    }
+
+    /// Whether what the process shares counts once although it isn't protected yet.
+    fn is_trusted(&self) -> bool {
+        self.slot.is_protected() && !self.family.sharing.is_protected()
+    }
+
+    /// Whether the application, what is shared counted for each process, is close to its budget.
+    fn is_near_budget_in_full(&self) -> bool {
+        self.ledger.resident_in_full().get() > self.fitting(MARGIN_SHARE)
     }
 
     /// The budget, less one part in `share`.
@@ -251,7 +269,6 @@ impl Engine {
     /// On the bookkeeper, once in each of its rounds: protects memory, or ends that, as it has become
     /// necessary.
     pub(crate) fn review_protection(&self) {
-        let in_full = self.ledger.resident_in_full().get();
         let has_relatives = self.slot.relatives() > 0;
         if self.must_protect() {
             self.protect();
@@ -259,20 +276,19 @@ impl Engine {
         } else if self.eviction.is_leaving() {
             // Soon nothing is managed any more.
         } else if !self.family.sharing.is_protected() {
-            if has_relatives && in_full > self.fitting(MARGIN_SHARE) {
+            if has_relatives && self.is_near_budget_in_full() {
                 self.protect();
+            } else {
+                self.slot.set_protected(false);
             }
-        } else if !has_relatives || in_full < self.fitting(LIFT_SHARE) {
+        } else if !has_relatives || self.ledger.resident_in_full().get() < self.fitting(LIFT_SHARE) {
             self.lift_protection();
         }
     }
 
     /// Protects what is resident. What comes in later nobody shares, until the next fork.
     fn protect(&self) {
-        if !self.family.sharing.is_protected() {
-            // How much is shared is not known yet: none of it counts for less.
-            self.slot.set_shared(PageCount::ZERO, self.slot.separated());
-        }
+        self.share_nothing_yet();
         for region in self.pages.regions.iter() {
             self.pages.table.each_gap(
                 region,

@@ -14,8 +14,8 @@ use crate::engine::Engine;
 
 /// The table fills slowly: a page of it for each 2 MiB of the program's memory.
 const PERIOD_NS: u64 = 20_000_000;
-/// Asking takes at most one part of the time in so many.
-const QUESTION_SHARE: u64 = 100;
+/// Asking takes at most one part of the time in so many: an application may have many pagers.
+const QUESTION_SHARE: u64 = 1000;
 
 /// When the kernel was asked.
 #[derive(Debug, Default)]

@@ -1,14 +1,34 @@
-//! Which process reads whose stored pages: a forked child reads what its ancestors had stored when they
-//! forked.
+//! Which process reads whose stored pages, and which may have memory in common: a forked child reads what its
+//! ancestors had stored when they forked, and shares what neither has written since.
+//!
+//! Most forks are made before a process has a pager, and nobody tells of them. Those processes are known by
+//! the layout of their memory.
 
-/// The processes whose entries a process reads.
+use farmem_machine::process;
+
+/// Where a process's stack, heap and arguments are. Chance decides that for each program that begins, and a
+/// fork takes it over, so that processes of the same layout have been forked by one.
+pub(super) type Layout = [u64; 3];
+
+/// That of a process; `None` if it can't be told.
+pub(super) fn layout(number: u32) -> Option<Layout> {
+    process::figures(number, [28, 47, 48]).filter(|layout| *layout != [0; 3])
+}
+
+/// What a process has from those before it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lineage {
+    layout: Option<Layout>,
     /// Slots, oldest first, each with the count of forks up to which its entries are read.
     ancestors: Vec<(usize, u64)>,
 }
 
 impl Lineage {
+    /// That of a process of which no fork has been told.
+    pub(super) fn of_program(layout: Option<Layout>) -> Self {
+        Self { layout, ancestors: Vec::new() }
+    }
+
     /// That of the child which came of the fork of that count in the process of that slot, whose lineage this
     /// is.
     pub(crate) fn of_child(&self, slot: usize, epoch: u64) -> Self {
@@ -33,10 +53,14 @@ impl Lineage {
     }
 
     /// Whether two processes may have memory in common since a fork: one descends from the other, or both
-    /// from a third. Each is told by its own slot, if it has one, and its lineage.
+    /// from a third, or from a process whose forks nobody has told of. Each is told by its own slot, if it
+    /// has one, and its lineage.
     pub(crate) fn are_related(one: (Option<usize>, &Self), other: (Option<usize>, &Self)) -> bool {
         let is_above = |slot: Option<usize>, lineage: &Self| slot.is_some_and(|slot| lineage.reads(slot));
-        is_above(one.0, other.1) || is_above(other.0, one.1) || one.1.slots().any(|slot| other.1.reads(slot))
+        is_above(one.0, other.1)
+            || is_above(other.0, one.1)
+            || one.1.slots().any(|slot| other.1.reads(slot))
+            || one.1.layout.is_some() && one.1.layout == other.1.layout
     }
 
     /// Up to which fork the entries of that slot must stay as they are; 0 when they need not.
@@ -72,6 +96,16 @@ mod tests {
         assert!(Lineage::are_related((Some(4), &one), (Some(3), &parent)));
         assert!(Lineage::are_related((Some(4), &one), (None, &other)));
         assert!(!Lineage::are_related((Some(3), &parent), (Some(6), &Lineage::default())));
+    }
+
+    #[test]
+    fn processes_of_one_layout_are_related_and_so_are_their_children() {
+        let [one, twin, other] = [[1, 2, 3], [1, 2, 3], [1, 2, 4]].map(|at| Lineage::of_program(Some(at)));
+        assert!(Lineage::are_related((Some(3), &one), (Some(4), &twin)));
+        assert!(Lineage::are_related((Some(3), &one), (None, &twin.of_child(4, 1))));
+        assert!(!Lineage::are_related((Some(3), &one), (Some(5), &other)));
+        let unknown = Lineage::of_program(None);
+        assert!(!Lineage::are_related((Some(3), &unknown), (Some(4), &unknown)));
     }
 
     #[test]

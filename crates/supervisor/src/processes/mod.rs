@@ -47,7 +47,7 @@ use nix::unistd::Pid;
 use crate::application::Application;
 use crate::processes::endings::Ending;
 use crate::processes::forks::Heir;
-use crate::processes::lineage::Lineage;
+use crate::processes::lineage::{Lineage, layout};
 use crate::processes::notices::{Notice, Notices};
 use crate::processes::silent::Silent;
 use crate::queries::query::{Query, Question};
@@ -223,6 +223,7 @@ impl Processes {
             return Err(Errno::PERM);
         }
         process.process = number;
+        process.lineage = Lineage::of_program(layout(number));
         Ok(())
     }
 
@@ -235,6 +236,8 @@ impl Processes {
             return process.link.send(&Reply::Refused { errno: 0 }.encode(), &[]);
         };
         process.slot = Some(slot);
+        self.introduce(slot, key);
+        let Some(process) = self.connected.get_mut(&key) else { return Ok(()) };
         let mut descriptors = vec![application.ledger_memory.file(), application.pool_memory.file()];
         let mut flags = 0;
         if let Some(disk) = application.disk {
@@ -311,7 +314,7 @@ impl Processes {
         let Some(process) = self.connected.remove(&key) else { return };
         let mut is_explained = false;
         let mut has_withdrawn = false;
-        let is_beside = process.pager != process.process;
+        let is_beside = process.is_beside();
         if let Some(slot) = process.slot
             && let Some(view) = self.application.ledger.slot(slot)
         {
@@ -436,6 +439,11 @@ impl Process {
 
     pub(crate) fn uffd(&self) -> Option<&Uffd> {
         self.uffd.as_ref()
+    }
+
+    /// Whether its pager is a process of its own next to it. Otherwise it is the pager of what processes share.
+    fn is_beside(&self) -> bool {
+        self.pager != self.process
     }
 
     fn is_forked(&self) -> bool {

@@ -9,7 +9,7 @@ use farmem_page::PageCount;
 use farmem_telemetry::Header;
 
 use crate::processes::lineage::Lineage;
-use crate::processes::{Process, Processes};
+use crate::processes::{Process, Processes, shares};
 
 impl Processes {
     /// A process has ended that had `credit` pages counted with its relatives. Those that only one of them
@@ -29,6 +29,25 @@ impl Processes {
                 let inherited = credit.max(0) as u64 / relatives.len() as u64;
                 ledger.header(Header::Inherited).fetch_add(inherited, Ordering::Relaxed);
             }
+        }
+    }
+
+    /// A process has come of which no fork was told. If it was forked before it had a pager, what it shares
+    /// counts with its relatives at once, as it did while it had none, and its pager protects it before long.
+    pub(super) fn introduce(&self, slot: usize, key: u64) {
+        let ledger = self.application.ledger;
+        let Some((process, view)) = self.connected.get(&key).zip(ledger.slot(slot)) else { return };
+        let relatives: Vec<usize> = self.relatives((Some(slot), &process.lineage)).collect();
+        if relatives.is_empty() {
+            return;
+        }
+        for relative in relatives.into_iter().filter_map(|slot| ledger.slot(slot)) {
+            relative.set_relatives(relative.relatives().max(1));
+        }
+        view.set_relatives(1);
+        if let Some(shared) = shares::of(process.process) {
+            view.set_shared(shared, view.separated());
+            view.set_protected(true);
         }
     }
 

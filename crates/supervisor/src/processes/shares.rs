@@ -13,9 +13,9 @@
 use std::sync::atomic::Ordering;
 
 use farmem_page::{ByteCount, PageCount};
-use farmem_telemetry::{Counter, Header, Ledger, ProcessSlot};
+use farmem_telemetry::{Header, Ledger, ProcessSlot};
 
-use crate::processes::Processes;
+use crate::processes::{Process, Processes};
 
 /// Measures what each process shares, and tells the ledger. Returns how much the application had resident.
 pub(crate) fn measure(ledger: &Ledger<'_>, processes: &Processes) -> PageCount {
@@ -28,7 +28,7 @@ pub(crate) fn measure(ledger: &Ledger<'_>, processes: &Processes) -> PageCount {
             let slot = ledger.slot(process.slot()?)?;
             let are_relatives_awaited = slot.is_fork_unheard() || processes.awaits_relatives(process);
             let is_counted_once = slot.is_protected() && !are_relatives_awaited;
-            Some((process.process, slot, is_counted_once))
+            Some((process, slot, is_counted_once))
         })
         .collect();
     let ask = |&(process, slot, is_counted_once)| Shares::of(process, &slot, is_counted_once);
@@ -57,19 +57,40 @@ struct Shares {
 impl Shares {
     /// Asks the kernel; `None` for a process that has ended. What isn't `counted_once` counts as the ledger
     /// has it.
-    fn of(process: u32, slot: &ProcessSlot<'_>, is_counted_once: bool) -> Option<Self> {
-        let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
-        let anonymous = pages(&text, "Anonymous:")?;
-        let proportional = pages(&text, "Pss_Anon:")?;
+    fn of(process: &Process, slot: &ProcessSlot<'_>, is_counted_once: bool) -> Option<Self> {
+        if !process.is_beside() {
+            // What processes map in common is there once, and belongs to none of them.
+            return Some(Self { shared: PageCount::ZERO, resident: slot.resident() });
+        }
+        let Anonymous { all, proportional } = Anonymous::of(process.process)?;
         let shared = if is_counted_once {
-            // The pager's own memory is shared, too, and doesn't count.
-            let own = PageCount::new(slot.get(Counter::OwnPages));
-            anonymous.saturating_sub(proportional).saturating_sub(own)
+            all.saturating_sub(proportional)
         } else {
             PageCount::new(slot.credit().max(0) as u64)
         };
         // What the process said last may be more than it still has.
         Some(Self { shared, resident: slot.resident().saturating_sub(shared).min(proportional) })
+    }
+}
+
+/// Pages of a process that count for others.
+pub(super) fn of(process: u32) -> Option<PageCount> {
+    let Anonymous { all, proportional } = Anonymous::of(process)?;
+    Some(all.saturating_sub(proportional))
+}
+
+/// What a process has that belongs to no file.
+struct Anonymous {
+    all: PageCount,
+    /// Each page divided by how many processes have it.
+    proportional: PageCount,
+}
+
+impl Anonymous {
+    /// Asks the kernel; `None` for a process that has ended.
+    fn of(process: u32) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+        Some(Self { all: pages(&text, "Anonymous:")?, proportional: pages(&text, "Pss_Anon:")? })
     }
 }
 

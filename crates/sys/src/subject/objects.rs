@@ -88,17 +88,11 @@ struct Waiter {
     mapper: usize,
 }
 
-/// Pages that are leaving.
-#[derive(Clone, Copy, Debug)]
-struct Leaving {
-    pages: PageRange,
-    /// Whether somebody has been found waiting to write one.
-    is_wanted: bool,
-}
-
 struct State {
     objects: [Option<Object>; MOST_OBJECTS],
     mappers: [Option<&'static mut Mapper>; MOST_MAPPERS],
+    /// There have never been any from that place on.
+    mappers_end: usize,
     /// Places for further ones, which have been others'.
     spare: [Option<&'static mut Mapper>; MOST_MAPPERS],
     /// Where the next object may lie.
@@ -108,8 +102,11 @@ struct State {
     /// Whether it is known of all mappings how long they are.
     are_measured: bool,
     waiters: [Option<Waiter>; MOST_WAITERS],
+    /// There are none from that place on.
+    waiters_end: usize,
     are_all_waiting: bool,
-    leaving: [Option<Leaving>; MOST_LEAVING],
+    /// Pages that are leaving.
+    leaving: [Option<PageRange>; MOST_LEAVING],
     /// What the program has punched, and what nobody maps any more, until it is told.
     punched: [Option<PageRange>; MOST_PUNCHED],
     gone: [Option<PageRange>; MOST_OBJECTS],
@@ -153,11 +150,13 @@ pub fn begin(keep: fn(BorrowedFd<'_>)) -> Result<&'static Objects, Errno> {
         state: Lock::new(State {
             objects: [const { None }; MOST_OBJECTS],
             mappers: [const { None }; MOST_MAPPERS],
+            mappers_end: 0,
             spare: [const { None }; MOST_MAPPERS],
             next: FIRST,
             next_number: 1,
             are_measured: true,
             waiters: [None; MOST_WAITERS],
+            waiters_end: 0,
             are_all_waiting: false,
             leaving: [None; MOST_LEAVING],
             punched: [None; MOST_PUNCHED],
@@ -195,6 +194,7 @@ impl State {
             None => memory::leak(mapper)?,
         };
         self.mappers[number] = Some(place);
+        self.mappers_end = self.mappers_end.max(number + 1);
         Ok(())
     }
 
@@ -249,7 +249,7 @@ impl State {
         call: impl Fn(&Uffd, PageRange) -> Result<(), UffdError>,
     ) -> Result<(), UffdError> {
         self.measure();
-        for number in 0..MOST_MAPPERS {
+        for number in 0..self.mappers_end {
             let Some(mapper) = self.mapper(number) else { continue };
             let made = mapper.places.of(pages).try_for_each(|place| call(&mapper.uffd, place.there));
             match made {
@@ -262,8 +262,11 @@ impl State {
     }
 
     fn note_waiter(&mut self, page: PageIndex, mapper: usize) {
-        match self.waiters.iter_mut().find(|place| place.is_none()) {
-            Some(place) => *place = Some(Waiter { page, mapper }),
+        match self.waiters.iter_mut().position(|place| place.is_none()) {
+            Some(place) => {
+                self.waiters[place] = Some(Waiter { page, mapper });
+                self.waiters_end = self.waiters_end.max(place + 1);
+            }
             None => self.are_all_waiting = true,
         }
     }
@@ -278,7 +281,7 @@ impl State {
             let _ = self.each_place(pages, ready, wake);
             return;
         }
-        for at in 0..MOST_WAITERS {
+        for at in 0..self.waiters_end {
             let Some(waiter) = self.waiters[at].take_if(|waiter| pages.contains(waiter.page)) else {
                 continue;
             };
@@ -287,15 +290,18 @@ impl State {
                 mapper.places.of(one).for_each(|place| mapper.uffd.wake(place.there));
             }
         }
+        while self.waiters_end > 0 && self.waiters[self.waiters_end - 1].is_none() {
+            self.waiters_end -= 1;
+        }
     }
 
     /// A process of those that map `page`, best one that waits for it, and where; how many of the `count`
     /// pages from there on it maps in a row.
     fn way_in(&self, page: PageIndex, count: u64) -> Option<(usize, PageRange)> {
-        let waits =
-            self.waiters.iter().flatten().filter(|waiter| waiter.page == page).map(|waiter| waiter.mapper);
+        let waiters = self.waiters[..self.waiters_end].iter().flatten();
+        let waits = waiters.filter(|waiter| waiter.page == page).map(|waiter| waiter.mapper);
         let pages = PageRange::at(page, PageCount::new(count));
-        waits.chain(0..MOST_MAPPERS).find_map(|number| {
+        waits.chain(0..self.mappers_end).find_map(|number| {
             let mapper = self.mapper(number)?;
             let place = mapper.places.of(pages).find(|place| place.pages == page)?;
             Some((number, place.there))
@@ -326,11 +332,9 @@ impl State {
                     let address = farmem_page::VirtAddr::new(page.addr().get() + within);
                     return Some(Message::Fault { address, write, protected: false, thread });
                 }
-                match self.leaving.iter_mut().flatten().find(|leaving| leaving.pages.contains(page)) {
-                    // It will be looked after when the page has left.
-                    Some(leaving) => leaving.is_wanted = true,
-                    // It has stayed, or is back.
-                    None => drop(mapper.uffd.unprotect(PageRange::at(there, PageCount::new(1)))),
+                // While it leaves, whoever has protected it ends that. Otherwise it has stayed, or is back.
+                if !self.leaving.iter().flatten().any(|leaving| leaving.contains(page)) {
+                    let _ = mapper.uffd.unprotect(PageRange::at(there, PageCount::new(1)));
                 }
                 None
             }
@@ -634,15 +638,14 @@ impl Objects {
             Err(_) => return nothing(UffdError::OutOfMemory),
         };
         let offset = PageRange::new(first, from.start).count().bytes().get();
-        let there = data_at(&file, offset).unwrap_or(0).min(from.count().bytes().get());
-        let pages = PageRange::at(from.start, PageCount::new(there / PAGE_BYTES as u64));
+        let pages = PageRange::at(from.start, data_at(&file, offset, from.count()));
         if pages.is_empty() {
             return nothing(UffdError::Gone);
         }
         let Some(place) = state.leaving.iter().position(Option::is_none) else {
             return nothing(UffdError::Changing);
         };
-        state.leaving[place] = Some(Leaving { pages, is_wanted: false });
+        state.leaving[place] = Some(pages);
         let protected = state.each_place(pages, &self.ready, |uffd, there| uffd.protect(there));
         drop(state);
         let left = protected.map_err(|error| match error {
@@ -652,14 +655,14 @@ impl Objects {
         });
         let left = left.and_then(|()| self.take_out(&file, offset, pages, to));
         let mut state = self.state.lock();
-        let was_wanted = state.leaving[place].take().is_some_and(|leaving| leaving.is_wanted);
-        if left.is_err() || was_wanted {
-            // Whoever waits to write tries again: and finds the page, or misses it.
-            let _ = state.each_place(pages, &self.ready, |uffd, there| {
-                let _ = uffd.unprotect(there);
-                Ok(())
-            });
-        }
+        state.leaving[place] = None;
+        // Whoever waits to write tries again: and finds the page, or misses it. Where nobody waits the
+        // protection of what has left would stay in each process, and be a fault of its own at the first
+        // write after the page has come back.
+        let _ = state.each_place(pages, &self.ready, |uffd, there| {
+            let _ = uffd.unprotect(there);
+            Ok(())
+        });
         match left {
             Ok(()) if pages.count() == from.count() => Progress { done: pages.count(), stopped: None },
             Ok(()) => Progress { done: pages.count(), stopped: Some(UffdError::Gone) },
@@ -772,13 +775,12 @@ fn frame_number(page: PageIndex) -> Option<usize> {
     (page.get() as usize).checked_sub(FRAMES_AT.get() as usize).filter(|&number| number < FRAMES)
 }
 
-/// Bytes of data in a row from `offset` on.
-fn data_at(file: &OwnedFd, offset: u64) -> Option<u64> {
-    let data = seek_in(file, SeekFrom::Data(offset)).ok()??;
-    if data != offset {
-        return Some(0);
-    }
-    Some(seek_in(file, SeekFrom::Hole(offset)).ok()?? - offset)
+/// How many of the `count` pages from `offset` on are there in a row. One by one: to find where the next hole
+/// is the kernel would look at all pages until there, of which there may be very many.
+fn data_at(file: &OwnedFd, offset: u64, count: PageCount) -> PageCount {
+    let offsets = (0..count.get()).map(|page| offset + page * PAGE_BYTES as u64);
+    let there = offsets.take_while(|&at| seek_in(file, SeekFrom::Data(at)) == Ok(Some(at)));
+    PageCount::new(there.count() as u64)
 }
 
 /// Where that is; `None` behind the last.

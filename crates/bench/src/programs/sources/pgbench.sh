@@ -1,4 +1,5 @@
-# A PostgreSQL server whose shared buffers hold its tables, and transactions of pgbench that must keep their sums:
+# A PostgreSQL server whose shared buffers hold its tables, and transactions of pgbench that must keep their sums. What
+# is measured is the transactions alone, not the start, the sums and the end:
 # pgbench.sh prepare|run BINARIES FOLDER SCALE BUFFERS TRANSACTIONS, with buffers in MiB.
 set -eu
 binaries=$2 folder=$3 scale=$4 buffers=$5 transactions=$6
@@ -41,7 +42,9 @@ prepare)
     ;;
 run)
     start
-    "$binaries/pgbench" -n -c 4 -j 1 -t $((transactions / 4)) 2>>"$folder/log" | sed -n 's/^number of .* processed: //p'
+    "$binaries/pgbench" -n -c 4 -j 1 -t $((transactions / 4)) >"$folder/said" 2>>"$folder/log"
+    sed -n 's/^number of .* processed: //p' "$folder/said"
+    awk -v transactions="$transactions" '/^tps = /{ printf "measured seconds: %.3f\n", transactions / $3 }' "$folder/said"
     "$binaries/psql" -qAtc "select
         (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history),
         (select sum(bbalance) from pgbench_branches) = (select sum(delta) from pgbench_history),

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::fs;
 
-use farmem_machine::process::{self, figures};
+use farmem_machine::process;
 use farmem_page::PageCount;
 
+use crate::processes::lineage::Layout;
 use crate::processes::newcomers::{anonymous_in, others_in};
 
 /// A process as the kernel describes it.
@@ -16,9 +17,6 @@ pub(super) struct Found {
     /// Pages besides: of files, or of memory that it may share.
     pub(super) others: PageCount,
 }
-
-/// Where a process's stack, heap and arguments are, which chance decides again for each program.
-pub(super) type Layout = [u64; 3];
 
 /// Whether memory of it is registered with somebody's userfaultfd.
 pub(super) fn is_registered(number: u32) -> bool {
@@ -41,10 +39,6 @@ pub(super) fn distinct(found: &[Found], layout: impl Fn(u32) -> Option<Layout>) 
         *entry = process.resident.max(*entry);
     }
     PageCount::new(largest.values().map(|pages| pages.get()).sum())
-}
-
-pub(super) fn layout(number: u32) -> Option<Layout> {
-    figures(number, [28, 47, 48])
 }
 
 /// Resident pages that belong to no file, and the others. Of a process whose first thread has ended the

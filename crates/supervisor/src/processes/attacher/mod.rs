@@ -17,13 +17,14 @@ use std::time::{Duration, Instant};
 use farmem_machine::process::{self, Identity, identity};
 use farmem_sys::subject::{cpu_ns_of, share_memory};
 
-use self::found::{Layout, is_registered, layout};
+use self::found::is_registered;
 use self::lookout::Lookout;
 use self::pauses::LONGEST;
 use self::seen::Seen;
 pub(crate) use self::seen::SharedMemory;
 use crate::application::Application;
 use crate::processes::family::Family;
+use crate::processes::lineage::{Layout, layout};
 use crate::processes::rest::RestWatch;
 use crate::processes::shared::Shared;
 use crate::say::say;

@@ -9,8 +9,9 @@ use farmem_sys::thread;
 use farmem_telemetry::ProcessSlot;
 
 use super::Attacher;
-use super::found::{Found, distinct, layout, resident};
+use super::found::{Found, distinct, resident};
 use super::pauses::{LOOK_SHARE, RAREST, since};
+use crate::processes::lineage::layout;
 use crate::processes::shared;
 use crate::say::say;
 
