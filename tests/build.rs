@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each is a directory below `programs`, with C files that make one program.
-const PROGRAMS: [(&str, &[&str]); 12] = [
+const PROGRAMS: [(&str, &[&str]); 13] = [
     ("address_space", &[]),
     ("attached", &["-static"]),
     ("batches", &[]),
     ("fetches", &[]),
+    ("forked", &["-static"]),
     ("static_program", &["-static"]),
     ("old_kernel", &[]),
     ("guest", &["-static"]),

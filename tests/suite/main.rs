@@ -14,6 +14,7 @@ mod documents;
 mod far_redis;
 mod faults;
 mod flights;
+mod forks;
 mod hints;
 mod host;
 mod hostile;

@@ -167,6 +167,11 @@ impl Children {
         (descriptors, count)
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire) as u64
+    }
+
     /// Pages that those which still live have made their own, or may have.
     pub(super) fn own_pages(&self) -> PageCount {
         let mut views = self.views.lock();

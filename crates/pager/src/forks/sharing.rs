@@ -257,7 +257,14 @@ impl Engine {
 
     /// Whether the application, what is shared counted for each process, is close to its budget.
     fn is_near_budget_in_full(&self) -> bool {
-        self.ledger.resident_in_full().get() > self.fitting(MARGIN_SHARE)
+        self.in_full() > self.fitting(MARGIN_SHARE)
+    }
+
+    /// What the application would have if all that its processes share were written. Of children that have no
+    /// pager yet the ledger knows nothing; each may have what this process has.
+    fn in_full(&self) -> u64 {
+        let children = self.family.children.count() * self.slot.get(Counter::ResidentPages);
+        self.ledger.resident_in_full().get() + children
     }
 
     /// The budget, less one part in `share`.
@@ -281,7 +288,7 @@ impl Engine {
             } else {
                 self.slot.set_protected(false);
             }
-        } else if !has_relatives || self.ledger.resident_in_full().get() < self.fitting(LIFT_SHARE) {
+        } else if !has_relatives || self.in_full() < self.fitting(LIFT_SHARE) {
             self.lift_protection();
         }
     }

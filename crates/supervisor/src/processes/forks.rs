@@ -85,7 +85,7 @@ impl Processes {
         child.waiting = None;
         child.lineage = silent.lineage;
         child.slot = slot;
-        let uffd = child.uffd.insert(silent.uffd);
+        child.uffd = Some(silent.uffd);
         let Some(slot) = slot else { return child.link.send(&Reply::Refused { errno: 0 }.encode(), &[]) };
         let parent = child.lineage.fork().and_then(|(slot, _)| application.ledger.slot(slot));
         if let Some((parent, view)) = parent.zip(application.ledger.slot(slot)) {
@@ -97,13 +97,18 @@ impl Processes {
                 view.set_protected(true);
             }
             view.set(Counter::ResidentPages, heir.shared.get().saturating_add(heir.own.get()));
+            if !parent.is_protected() {
+                self.introduce(slot, key);
+            }
         }
         let pool = application.pool_memory;
         let disk = application.disk.map(DiskFile::file);
         let flags = if disk.is_some() { HAS_DISK } else { 0 };
         let pool_bytes = pool.length_bytes() as u64;
         let reply = Reply::Inherited { slot: slot as u32, pool_bytes, flags };
-        let descriptors: Vec<_> = [uffd.as_fd(), pool.file()].into_iter().chain(disk).collect();
+        let Some(child) = self.connected.get(&key) else { return Ok(()) };
+        let uffd = child.uffd.as_ref().map(Uffd::as_fd);
+        let descriptors: Vec<_> = uffd.into_iter().chain([pool.file()]).chain(disk).collect();
         child.link.send(&reply.encode(), &descriptors)
     }
 

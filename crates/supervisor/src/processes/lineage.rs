@@ -1,7 +1,7 @@
 //! Which process reads whose stored pages, and which may have memory in common: a forked child reads what its
 //! ancestors had stored when they forked, and shares what neither has written since.
 //!
-//! Most forks are made before a process has a pager, and nobody tells of them. Those processes are known by
+//! Most forks are made before a process has a pager, and nobody reports them. Those processes are known by
 //! the layout of their memory.
 
 use farmem_machine::process;

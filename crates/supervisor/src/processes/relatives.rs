@@ -32,22 +32,29 @@ impl Processes {
         }
     }
 
-    /// A process has come of which no fork was told. If it was forked before it had a pager, what it shares
-    /// counts with its relatives at once, as it did while it had none, and its pager protects it before long.
+    /// A process has come whose relatives didn't protect what they share with it: the fork was made before
+    /// there was a pager, or while memory was plentiful. What they share counts once from now on, as it did
+    /// while the process had no pager, and all of them protect it before long. Counted for each until then it
+    /// would be taken for far too much, and leave one after the other.
     pub(super) fn introduce(&self, slot: usize, key: u64) {
-        let ledger = self.application.ledger;
-        let Some((process, view)) = self.connected.get(&key).zip(ledger.slot(slot)) else { return };
-        let relatives: Vec<usize> = self.relatives((Some(slot), &process.lineage)).collect();
-        if relatives.is_empty() {
+        let Some(process) = self.connected.get(&key) else { return };
+        let family: Vec<usize> = self.relatives((Some(slot), &process.lineage)).collect();
+        if family.is_empty() {
             return;
         }
-        for relative in relatives.into_iter().filter_map(|slot| ledger.slot(slot)) {
-            relative.set_relatives(relative.relatives().max(1));
-        }
-        view.set_relatives(1);
-        if let Some(shared) = shares::of(process.process) {
-            view.set_shared(shared, view.separated());
-            view.set_protected(true);
+        let are_meant =
+            |process: &&Process| process.slot.is_some_and(|it| it == slot || family.contains(&it));
+        for process in self.connected.values().filter(are_meant) {
+            let Some(view) = process.slot.and_then(|slot| self.application.ledger.slot(slot)) else {
+                continue;
+            };
+            view.set_relatives(view.relatives().max(1));
+            if !view.is_protected()
+                && let Some(shared) = shares::of(process.process)
+            {
+                view.set_shared(shared, view.separated());
+                view.set_protected(true);
+            }
         }
     }
 
