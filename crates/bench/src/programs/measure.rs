@@ -21,8 +21,8 @@ use crate::undo::Journal;
 const PATIENCE: Duration = Duration::from_secs(900);
 /// Swap beyond the data, for what else a process has.
 const SWAP_SPARE: u64 = 64 << 20;
-/// Begins the line by which a program says how many seconds the part took that is measured, where that isn't all of
-/// its run.
+/// Begins the line by which a program says how many seconds the part took that is measured, where that isn't
+/// all of its run.
 const MEASURED: &str = "measured seconds: ";
 /// Looks at a program between two corrections of its control group's limit.
 const CALIBRATE_EVERY: u32 = 20;
@@ -186,8 +186,8 @@ fn plain(command: &[OsString]) -> Result<Command> {
     Ok(start)
 }
 
-/// What a program has written without the line that says how long the part took that is measured, and that time
-/// in seconds.
+/// What a program has written without the line that says how long the part took that is measured, and that
+/// time in seconds.
 fn without_measured(said: &[u8]) -> (Vec<u8>, Option<f64>) {
     let mut measured = None;
     let rest = said.split_inclusive(|&byte| byte == b'\n').filter(|line| {

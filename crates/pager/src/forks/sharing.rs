@@ -218,8 +218,8 @@ impl Engine {
         protect(child)
     }
 
-    /// Before memory is protected. How much is shared is not known yet: none of it counts for less, unless the
-    /// supervisor has measured it already.
+    /// Before memory is protected. How much is shared is not known yet: none of it counts for less, unless
+    /// the supervisor has measured it already.
     fn share_nothing_yet(&self) {
         if !self.slot.is_protected() {
             self.slot.set_shared(PageCount::ZERO, self.slot.separated());

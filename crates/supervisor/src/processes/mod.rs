@@ -441,7 +441,8 @@ impl Process {
         self.uffd.as_ref()
     }
 
-    /// Whether its pager is a process of its own next to it. Otherwise it is the pager of what processes share.
+    /// Whether its pager is a process of its own next to it. Otherwise it is the pager of what processes
+    /// share.
     fn is_beside(&self) -> bool {
         self.pager != self.process
     }
