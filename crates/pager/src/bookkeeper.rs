@@ -38,8 +38,8 @@ const MANY_UNNOTICED_PAGES: i64 = 512;
 /// Scans of the mappings take at most one part of the time in so many, by their processor time: a scan that
 /// had to wait was not expensive.
 const SCAN_SHARE: u64 = 10;
-/// A process that has not faulted for so long may be looked at less often: 20 ms.
-const QUIET_NS: u64 = 20_000_000;
+/// A process that has not faulted for so long may be looked at less often: 100 ms.
+const QUIET_NS: u64 = 100_000_000;
 /// The pause while what the program has called for is brought in, a millisecond at a time, or while somebody
 /// has asked for the regions: only so that others get at what this thread holds.
 const HINTED_NS: u64 = 50_000;

@@ -250,7 +250,8 @@ impl Engine {
         is_needed
     }
 
-    /// Whether what the process shares counts once although it isn't protected yet.
+    /// Whether what the process shares counts once although it isn't protected: the supervisor has measured
+    /// it, and copies of all of it would fit the budget.
     fn is_trusted(&self) -> bool {
         self.slot.is_protected() && !self.family.sharing.is_protected()
     }
@@ -285,8 +286,6 @@ impl Engine {
         } else if !self.family.sharing.is_protected() {
             if has_relatives && self.is_near_budget_in_full() {
                 self.protect();
-            } else {
-                self.slot.set_protected(false);
             }
         } else if !has_relatives || self.in_full() < self.fitting(LIFT_SHARE) {
             self.lift_protection();

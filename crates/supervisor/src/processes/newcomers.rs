@@ -75,11 +75,12 @@ impl Newcomers {
         self.known.iter().map(|(&number, newcomer)| (number, newcomer.resident)).collect()
     }
 
-    /// What those have that have begun another program: of a forked child nobody knows how much it shares
-    /// with a process that has a pager.
-    pub(crate) fn own(&self) -> PageCount {
-        let begun = self.known.values().filter(|newcomer| newcomer.begins_until.is_some());
-        PageCount::new(begun.map(|newcomer| newcomer.resident.get()).sum())
+    /// What those have that have begun another program, beyond what `told` says of each: of a forked child
+    /// nobody knows how much it shares with a process that has a pager.
+    pub(crate) fn own(&self, told: impl Fn(u32) -> PageCount) -> PageCount {
+        let begun = self.known.iter().filter(|(_, newcomer)| newcomer.begins_until.is_some());
+        let beyond = begun.map(|(&number, newcomer)| newcomer.resident.saturating_sub(told(number)).get());
+        PageCount::new(beyond.sum())
     }
 }
 
@@ -134,6 +135,21 @@ mod tests {
         assert_eq!(numbers(&mut newcomers, |_| true), [own]);
         newcomers.replace(std::iter::empty());
         assert_eq!(numbers(&mut newcomers, |_| true), [own]);
+    }
+
+    #[test]
+    fn what_the_pager_of_a_new_program_tells_counts_once() {
+        let own = std::process::id();
+        let mut newcomers = Newcomers::default();
+        newcomers.begins(own);
+        let [(_, resident)] = newcomers.look(|_| true)[..] else { panic!("there is one") };
+        assert_eq!(newcomers.own(|_| PageCount::ZERO), resident);
+        assert_eq!(
+            newcomers.own(|number| PageCount::new(u64::from(number == own))).get(),
+            resident.get() - 1
+        );
+        // The pager of the program before.
+        assert_eq!(newcomers.own(|_| PageCount::new(u64::MAX)), PageCount::ZERO);
     }
 
     #[test]

@@ -193,7 +193,11 @@ impl Attacher {
             .map(|(number, resident)| Found { number, resident, others: PageCount::ZERO })
             .collect();
         let apart = PageCount::new(found.iter().map(|process| process.resident.get()).sum());
-        ledger.set_coming(lookout.newcomers.own());
+        let told = |number| {
+            let slots = ledger.slots().filter(|slot| slot.process() == number);
+            slots.map(|slot| slot.resident()).max().unwrap_or_default()
+        };
+        ledger.set_coming(lookout.newcomers.own(told));
         let (grown, passed) = lookout.apart.grown(apart.get());
         if grown > 0 {
             lookout.grows_until = Instant::now() + GROWING;
