@@ -63,9 +63,9 @@ fn figure(name: &str, key: &str) -> Option<u64> {
     application(name)?[key].as_u64()
 }
 
-/// Has a program do all that it does, which `begin` starts under a name; what has left although there was room,
-/// and the most that was resident. Counted for each of them, what its processes share would be four times the
-/// budget.
+/// Has a program do all that it does, which `begin` starts under a name. What has left although there was
+/// room, and the most that was resident. Counted for each of them, what its processes share would be four
+/// times the budget.
 fn far_and_peak(begin: impl FnOnce(&str) -> Forked) -> (u64, u64) {
     let name = unique("forked");
     let mut forked = begin(&name);
