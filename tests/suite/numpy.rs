@@ -2,7 +2,7 @@
 
 use farmem_tests::{Launcher, Program, scaled};
 
-crate::at_both_shares!(sort, |launcher| super::run(launcher, "sort", 6_000_000));
+crate::at_both_shares!(sort, |launcher| super::run(launcher, "sort", 2_000_000));
 crate::at_both_shares!(multiply, |launcher| super::run(launcher, "multiply", 3_600_000));
 crate::at_both_shares!(fork_workers, |launcher| super::run(launcher, "fork_workers", 6_000_000));
 
