@@ -85,6 +85,17 @@ managed! {
 }
 
 #[test]
+fn a_pager_that_cannot_come_before_a_file_is_closed_is_awaited_and_that_is_said() {
+    if !managed_runner() {
+        return;
+    }
+    let finished = check(unaware("has_a_file_that_is_never_closed"));
+    let said = String::from_utf8_lossy(&finished.stderr).into_owned();
+    assert!(said.contains(UNMANAGED) && said.contains("before its server answers"), "{said}");
+    assert!(number(&finished, "evicted") > 0.0, "it was managed");
+}
+
+#[test]
 fn a_program_that_forks_hundreds_at_once_goes_on() {
     if !managed_runner() {
         return;

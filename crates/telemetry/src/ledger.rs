@@ -463,6 +463,11 @@ impl<'a> ProcessSlot<'a> {
         self.word(SlotWord::Relatives).store(count, Ordering::Release);
     }
 
+    /// There is at least one, whom nobody has counted yet.
+    pub fn expect_relative(&self) {
+        self.set_relatives(self.relatives().max(1));
+    }
+
     /// The latest fork whose child still needs the process's stored pages (supervisor).
     pub fn frozen_epoch(&self) -> u64 {
         self.word(SlotWord::FrozenEpoch).load(Ordering::Acquire)

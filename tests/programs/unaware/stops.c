@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -273,6 +274,7 @@ static int runs_narrow_code(void)
 // A file system in user space that this program serves itself, with one file, `file`, of one byte.
 static int fuse = -1;
 static int answer_time_ms;
+static bool ignores_closing;
 
 static void answer(uint64_t unique, int error, const void *what, size_t bytes)
 {
@@ -286,36 +288,31 @@ static void answer(uint64_t unique, int error, const void *what, size_t bytes)
 		end("an answer");
 }
 
-// As file systems do whose servers are far away: who is interrupted meanwhile gets nothing.
-static void answer_slowly(uint64_t unique)
-{
-	struct {
-		struct fuse_in_header head;
-		char body[1 << 16];
-	} next;
-	struct pollfd asked = {fuse, POLLIN, 0};
-	if (poll(&asked, 1, answer_time_ms) == 1 && read(fuse, &next, sizeof next) > 0
-		&& next.head.opcode == FUSE_INTERRUPT)
-		return answer(unique, -EINTR, NULL, 0);
-	answer(unique, 0, "x", 1);
-}
-
 static struct fuse_attr attributes_of(uint64_t node)
 {
 	int is_folder = node == FUSE_ROOT_ID;
 	return (struct fuse_attr){.ino = node, .mode = is_folder ? S_IFDIR | 0700 : S_IFREG | 0600, .nlink = 1, .size = 1};
 }
 
-static void serve_one(void)
+enum { REQUEST_BYTES = 1 << 18 };
+static void serve(const void *request);
+
+// As file systems do whose servers are far away: a caller that is interrupted meanwhile gets nothing.
+static void answer_slowly(uint64_t unique)
 {
-	static char request[1 << 18];
-	ssize_t length = read(fuse, request, sizeof request);
-	if (length <= 0) {
-		if (errno == ENODEV)
-			_exit(0);
-		return;
-	}
-	struct fuse_in_header *head = (struct fuse_in_header *)request;
+	static char next[REQUEST_BYTES];
+	struct pollfd asked = {fuse, POLLIN, 0};
+	bool is_asked = poll(&asked, 1, answer_time_ms) == 1 && read(fuse, next, sizeof next) > 0;
+	if (is_asked && ((struct fuse_in_header *)next)->opcode == FUSE_INTERRUPT)
+		return answer(unique, -EINTR, NULL, 0);
+	answer(unique, 0, "x", 1);
+	if (is_asked)
+		serve(next);
+}
+
+static void serve(const void *request)
+{
+	const struct fuse_in_header *head = request;
 	switch (head->opcode) {
 	case FUSE_INIT: {
 		struct fuse_init_out init = {.major = FUSE_KERNEL_VERSION, .minor = FUSE_KERNEL_MINOR_VERSION, .max_write = PAGE};
@@ -338,9 +335,22 @@ static void serve_one(void)
 	case FUSE_INTERRUPT:
 	case FUSE_FORGET:
 		return;
+	case FUSE_FLUSH:
+		if (!ignores_closing)
+			answer(head->unique, 0, NULL, 0);
+		return;
 	default:
-		return answer(head->unique, head->opcode == FUSE_FLUSH || head->opcode == FUSE_RELEASE ? 0 : -ENOSYS, NULL, 0);
+		return answer(head->unique, head->opcode == FUSE_RELEASE ? 0 : -ENOSYS, NULL, 0);
 	}
+}
+
+static void serve_one(void)
+{
+	static char request[REQUEST_BYTES];
+	if (read(fuse, request, sizeof request) > 0)
+		serve(request);
+	else if (errno == ENODEV)
+		_exit(0);
 }
 
 // In a mount namespace of its own; the folder's path.
@@ -439,6 +449,37 @@ static int waits_for_a_file_system(void)
 	return report("waits for a file system", wrong + wrong_pages(memory));
 }
 
+// Whatever closes the file, or a copy of it, waits until the file system has been taken away.
+static int has_a_file_that_is_never_closed(void)
+{
+	enum { SECONDS = 15 };
+	struct memory memory = fresh(6);
+	pid_t child = presser();
+	if ((own_folder = mount_own()) == NULL) {
+		end_child(child);
+		return report("has a file that is never closed", 0);
+	}
+	pid_t server = fork();
+	if (server == 0) {
+		ignores_closing = true;
+		for (;;)
+			serve_one();
+	}
+	opens(NULL);
+	size_t wrong = server < 0 || opened_file < 0;
+	for (int second = 0; second < SECONDS; second++)
+		sleep(1);
+	wrong += wrong_pages(memory);
+	umount2(own_folder, MNT_FORCE | MNT_DETACH);
+	for (int round = 0; round < ROUNDS * 5 && far_pages(memory) == 0; round++)
+		usleep(50000);
+	wrong += far_pages(memory) == 0;
+	end_child(child);
+	end_child(server);
+	rmdir(own_folder);
+	return report("has a file that is never closed", wrong + wrong_pages(memory));
+}
+
 const struct check stop_checks[] = {
 	{"sleeps_in_a_filter", sleeps_in_a_filter},
 	{"is_signalled_in_a_filter", is_signalled_in_a_filter},
@@ -448,5 +489,6 @@ const struct check stop_checks[] = {
 	{"runs_narrow_code", runs_narrow_code},
 	{"serves_its_own_file", serves_its_own_file},
 	{"waits_for_a_file_system", waits_for_a_file_system},
+	{"has_a_file_that_is_never_closed", has_a_file_that_is_never_closed},
 	{0},
 };

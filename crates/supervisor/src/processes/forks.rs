@@ -44,7 +44,7 @@ impl Processes {
         if let Some(view) = self.application.ledger.slot(slot) {
             view.note_heard_epoch(epoch);
             // At once: the process decides by it whether to go on watching what it shares.
-            view.set_relatives(view.relatives().max(1));
+            view.expect_relative();
         }
         self.hand_over();
         Ok(())

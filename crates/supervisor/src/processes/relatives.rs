@@ -48,7 +48,7 @@ impl Processes {
             let Some(view) = process.slot.and_then(|slot| self.application.ledger.slot(slot)) else {
                 continue;
             };
-            view.set_relatives(view.relatives().max(1));
+            view.expect_relative();
             if !view.is_protected()
                 && let Some(shared) = shares::of(process.process)
             {

@@ -62,21 +62,17 @@ impl Shares {
             // What processes map in common is there once, and belongs to none of them.
             return Some(Self { shared: PageCount::ZERO, resident: slot.resident() });
         }
-        let Anonymous { all, proportional } = Anonymous::of(process.process)?;
-        let shared = if is_counted_once {
-            all.saturating_sub(proportional)
-        } else {
-            PageCount::new(slot.credit().max(0) as u64)
-        };
+        let anonymous = Anonymous::of(process.process)?;
+        let shared =
+            if is_counted_once { anonymous.shared() } else { PageCount::new(slot.credit().max(0) as u64) };
         // What the process said last may be more than it still has.
-        Some(Self { shared, resident: slot.resident().saturating_sub(shared).min(proportional) })
+        Some(Self { shared, resident: slot.resident().saturating_sub(shared).min(anonymous.proportional) })
     }
 }
 
 /// Pages of a process that count for others.
 pub(super) fn of(process: u32) -> Option<PageCount> {
-    let Anonymous { all, proportional } = Anonymous::of(process)?;
-    Some(all.saturating_sub(proportional))
+    Some(Anonymous::of(process)?.shared())
 }
 
 /// What a process has that belongs to no file.
@@ -91,6 +87,11 @@ impl Anonymous {
     fn of(process: u32) -> Option<Self> {
         let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
         Some(Self { all: pages(&text, "Anonymous:")?, proportional: pages(&text, "Pss_Anon:")? })
+    }
+
+    /// Pages that count for other processes.
+    fn shared(&self) -> PageCount {
+        self.all.saturating_sub(self.proportional)
     }
 }
 

@@ -44,7 +44,9 @@ const TRACED_ATTEMPTS: u32 = 6;
 const DEATH_ATTEMPTS: u32 = 8;
 /// Processes that are remembered as such, before those that have ended are forgotten.
 const MOST_REFUSED: usize = 1000;
-/// The same where its parent's pager serves it: it may have run another program by then.
+/// When a pager hasn't managed its program for so long that is said. It goes on.
+const STUCK: Duration = Duration::from_secs(5);
+/// How long a process is left alone that its parent's pager serves: it may have run another program by then.
 const INHERITED: Duration = Duration::from_millis(20);
 
 /// The name of pagers' first threads.
@@ -54,6 +56,10 @@ pub const OWN_NAMES: [&str; 2] = [PAGER_NAME, "farmem-puppet"];
 /// Why a process is given up whose pagers were ended again and again.
 const DEATHS: &str = "its pagers end as soon as they begin: somebody kills them, or they meet an internal error (a bug in \
                       Farmem: please report it)";
+/// Why a pager can be on its way for so long: a kernel copies some of a process's files where none is wanted,
+/// and closes the copies.
+const CANNOT_CLOSE: &str = "its pager has been on its way for five seconds. A file that the program has open, in a file \
+                            system over a network or in user space, can't be closed before its server answers";
 /// Statuses with which a pager ends that has not managed its program, and for which it is tried again.
 const STATUS_LATER: i32 = 3;
 const STATUS_TRACED: i32 = 4;
@@ -63,6 +69,7 @@ struct Pager {
     of: Identity,
     layout: Option<Layout>,
     child: Child,
+    began: Instant,
 }
 
 #[derive(Default)]
@@ -168,7 +175,11 @@ impl Attacher {
             // Most have ended by now.
             state.refused.retain(|&of, _| process::identity(of.number) == Some(of));
         }
-        if state.pagers.values().any(|pager| pager.of == identity) {
+        if let Some(pager) = state.pagers.values().find(|pager| pager.of == identity) {
+            let is_stuck = pager.began.elapsed() >= STUCK && !state.has_said;
+            if is_stuck && !self.managed().contains(&identity.number) {
+                tell(&mut state, identity, CANNOT_CLOSE);
+            }
             return;
         }
         if state
@@ -200,7 +211,7 @@ impl Attacher {
         match began {
             Ok(child) => {
                 state.layouts.extend(layout);
-                state.pagers.insert(child.id(), Pager { of: identity, layout, child });
+                state.pagers.insert(child.id(), Pager { of: identity, layout, child, began: Instant::now() });
             }
             Err(error) => {
                 if !std::mem::replace(&mut state.has_said, true) {
