@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use farmem::Failure;
+use farmem_client::{Report, SetError};
 use farmem_page::mebibytes;
-use farmem_supervisor::{Report, SetError};
 use serde::Serialize;
 
 use crate::arguments::DetachArguments;
@@ -55,7 +55,7 @@ fn detach_one(name: &str, arguments: &DetachArguments) -> Result<ExitCode, Failu
 /// One that can't be detached keeps none of the others from it.
 fn detach_all(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
     let (mut detached, mut refusals) = (Vec::new(), Vec::new());
-    for application in farmem_supervisor::applications() {
+    for application in farmem_client::applications() {
         match bring_back(&application.process.to_string(), arguments) {
             Ok(before) => {
                 if !arguments.watching.json {
@@ -81,7 +81,7 @@ fn detach_all(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
 fn bring_back(name: &str, arguments: &DetachArguments) -> Result<Report, SetError> {
     let mut display = Display::new(arguments.watching.progress);
     let line = |now: &Report| format!("{}: still far {:.0} MiB", now.name, mebibytes(now.far_bytes()));
-    let outcome = farmem_supervisor::detach(name, |now| display.show(|| line(now)));
+    let outcome = farmem_client::detach(name, |now| display.show(|| line(now)));
     display.clear();
     outcome
 }

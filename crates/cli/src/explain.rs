@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::thread::sleep;
 
 use farmem::Failure;
-use farmem_supervisor::{Explanation, find};
+use farmem_client::{Explanation, find};
 
 use crate::arguments::ExplainArguments;
 use crate::print::print_json;

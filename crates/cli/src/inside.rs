@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use farmem::Failure;
+use farmem_client::{ProcessReport, RegionReport, RegionsReport, processes, regions};
 use farmem_page::mebibytes;
-use farmem_supervisor::{ProcessReport, RegionReport, RegionsReport, processes, regions};
 use serde::Serialize;
 
 /// A process with its regions.
@@ -23,7 +23,7 @@ struct Inside {
 
 /// Asks one process after the other, and prints what they tell.
 pub(crate) fn print(name: &str, as_json: bool) -> Result<ExitCode, Failure> {
-    let unusable = |error: farmem_supervisor::SetError| Failure::Unusable(error.to_string());
+    let unusable = |error: farmem_client::SetError| Failure::Unusable(error.to_string());
     let found = processes(name).map_err(unusable)?;
     let look = |process: ProcessReport| match regions(name, process.process) {
         Ok(regions) => Inside { process, regions: Some(regions), problem: None },

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use farmem::Failure;
+use farmem_client::{Resized, SetError, Size};
 use farmem_machine::Memory;
 use farmem_page::mebibytes;
-use farmem_supervisor::{Resized, SetError, Size};
 use serde::Serialize;
 
 use crate::arguments::{GrowArguments, ResizeWatching, ShrinkArguments};
@@ -43,7 +43,7 @@ pub(crate) fn shrink(arguments: &ShrinkArguments) -> Result<ExitCode, Failure> {
     let mut display = Display::new(arguments.watching.shown.progress);
     let timeout = arguments.watching.timeout;
     let outcome =
-        farmem_supervisor::shrink(&arguments.name, arguments.to, timeout, |now| display.show(|| line(now)));
+        farmem_client::shrink(&arguments.name, arguments.to, timeout, |now| display.show(|| line(now)));
     display.clear();
     let resized = outcome.map_err(unusable)?;
     // Without a size, small is what can be had.
@@ -67,8 +67,7 @@ pub(crate) fn grow(arguments: &GrowArguments) -> Result<ExitCode, Failure> {
         )));
     }
     let mut display = Display::new(watching.shown.progress);
-    let outcome =
-        farmem_supervisor::grow(name, *to, *fetch, watching.timeout, |now| display.show(|| line(now)));
+    let outcome = farmem_client::grow(name, *to, *fetch, watching.timeout, |now| display.show(|| line(now)));
     display.clear();
     let resized = outcome.map_err(unusable)?;
     print(&resized, resized.is_done, watching, || grown(&resized))?;

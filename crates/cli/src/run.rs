@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use farmem::Failure;
 use farmem_broker::is_listening;
+use farmem_client::ManagedBy;
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
 use farmem_supervisor::{
-    Bandwidth, ClusterSource, Destination, DiskOptions, FarForm, HostChoice, ManagedBy, MembershipOptions,
-    NodeTuning, NodesOptions, Options, PrefetchPolicy, Roster, SizingOptions, supervise,
+    Bandwidth, ClusterSource, Destination, DiskOptions, FarForm, HostChoice, MembershipOptions, NodeTuning,
+    NodesOptions, Options, PrefetchPolicy, Roster, SizingOptions, supervise,
 };
 use farmem_transport::{Connector, Security, Travel};
 use farmem_web::{Address, HostName};

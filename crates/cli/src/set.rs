@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use farmem::Failure;
+use farmem_client::{Limits, PoolRange, Report};
 use farmem_machine::Memory;
 use farmem_page::mebibytes;
-use farmem_supervisor::{Limits, PoolRange, Report};
 
 use crate::amount::{PoolAmount, Setting};
 use crate::arguments::SetArguments;
@@ -24,7 +24,7 @@ pub(crate) fn set(arguments: &SetArguments) -> Result<ExitCode, Failure> {
 
 /// Changes limits of the application of that name or process. How it is then.
 pub(crate) fn change(name: &str, settings: &[Setting]) -> Result<Report, Failure> {
-    farmem_supervisor::set(name, limits(settings)?).map_err(|error| Failure::Unusable(error.to_string()))
+    farmem_client::set(name, limits(settings)?).map_err(|error| Failure::Unusable(error.to_string()))
 }
 
 /// What is to be set; each limit once.

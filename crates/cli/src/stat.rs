@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use farmem::Failure;
+use farmem_client::{Report, applications, query, troubles};
 use farmem_page::mebibytes;
-use farmem_supervisor::{Report, applications, query, troubles};
 
 use crate::arguments::StatArguments;
 use crate::inside;

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use farmem::Failure;
-use farmem_supervisor::{OWN_NAMES, Subject, group_members, holder};
+use farmem_client::holder;
+use farmem_supervisor::{OWN_NAMES, Subject, group_members};
 use procfs::process::{Process, StatFlags};
 
 use crate::arguments::SubjectArguments;

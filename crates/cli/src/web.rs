@@ -125,7 +125,7 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
-    use farmem_supervisor::Report;
+    use farmem_client::Report;
     use farmem_web::open_metrics;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! The screen as cells of a terminal. All of it is there in 80 columns and 24 lines.
 
-use farmem_supervisor::{Rates, Report};
+use farmem_client::{Rates, Report};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -240,7 +240,7 @@ pub(crate) fn count(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farmem_supervisor::ByClass;
+    use farmem_client::ByClass;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 

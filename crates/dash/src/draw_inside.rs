@@ -1,7 +1,7 @@
 //! The inside of an application as cells of a terminal: its processes, or the regions of one. All of it is
 //! there in 80 columns and 24 lines.
 
-use farmem_supervisor::RegionReport;
+use farmem_client::RegionReport;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Style, Stylize};
@@ -140,7 +140,7 @@ fn regions(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use farmem_supervisor::{ProcessReport, RegionsReport, Report};
+    use farmem_client::{ProcessReport, RegionsReport, Report};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 

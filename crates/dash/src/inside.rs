@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use farmem_supervisor::{ProcessReport, RegionReport, RegionsReport};
+use farmem_client::{ProcessReport, RegionReport, RegionsReport};
 
 /// How deep the screen looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

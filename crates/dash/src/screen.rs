@@ -1,7 +1,7 @@
 //! What the screen shows, and what keys do to it.
 
 use crate::inside::{Inside, Level};
-use farmem_supervisor::{Rates, Report};
+use farmem_client::{Rates, Report};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// An application as it is shown.
@@ -213,7 +213,7 @@ impl Screen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farmem_supervisor::ProcessReport;
+    use farmem_client::ProcessReport;
     use std::time::Instant;
 
     fn screen(names: &[(&str, u32)]) -> Screen {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use farmem_supervisor::{Report, SetError, applications, processes, regions};
+use farmem_client::{Report, SetError, applications, processes, regions};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
+use farmem_client::to_whole_pages;
 use farmem_page::{ByteCount, VirtAddr};
 use farmem_store::{Pool, PoolConfig, SLAB_BYTES};
 use farmem_sys::AsFd;
@@ -19,7 +20,6 @@ use farmem_telemetry::{Header, LEDGER_BYTES, Ledger, MAX_PROCESSES};
 
 use crate::carrier::{self, Carrier, Reached, Sharing};
 use crate::injection::Injection;
-use crate::limits::set::to_whole_pages;
 use crate::options::{DiskOptions, FarForm, Options};
 use crate::threads::recorder::Recorder;
 

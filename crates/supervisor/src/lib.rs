@@ -27,7 +27,7 @@ mod watch;
 
 pub use farmem_policy::PrefetchPolicy;
 
-pub use carrier::{ByClass, MembershipOptions, NodeAddress, NodeTuning, NodesOptions};
+pub use carrier::{MembershipOptions, NodeAddress, NodeTuning, NodesOptions};
 pub use cluster::etcd::EtcdFiles;
 pub use cluster::source::ClusterSource;
 pub use farmem_remote::{
@@ -35,22 +35,10 @@ pub use farmem_remote::{
 };
 pub use farmem_transport::Destination;
 pub use limits::lease_client::HostChoice;
-pub use limits::set::{Limits, PoolRange};
-pub use limits::shrink::Size;
 pub use limits::sizing::SizingOptions;
-pub use options::{Bandwidth, DiskOptions, FarForm, ManagedBy, Options};
+pub use options::{Bandwidth, DiskOptions, FarForm, Options};
 pub use processes::attacher::OWN_NAMES;
 pub use processes::group::members as group_members;
 pub use program::onlooker::Standing;
-pub use queries::directory::{
-    Own, SetError, all, applications, detach, find, holder, is_any_running, processes, query, regions, set,
-};
-pub use queries::resizing::{Resized, grow, shrink};
-pub use reporting::explanation::{Cause, Explanation, Part};
-pub use reporting::figures::{FIGURES, Figure, FigureUnit, FigureValue};
-pub use reporting::inside::{ProcessReport, RegionReport, RegionsReport};
-pub use reporting::rates::Rates;
-pub use reporting::report::Report;
-pub use reporting::troubles::troubles;
 pub use supervise::{Subject, attach, supervise};
 pub use threads::side_service::{Ending, SideService};

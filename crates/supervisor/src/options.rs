@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use farmem_client::ManagedBy;
 use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_SLABS, Terms};
-use serde::{Deserialize, Serialize};
 
 use crate::carrier::NodesOptions;
 use crate::limits::lease_client::HostChoice;
@@ -39,20 +39,6 @@ pub struct Bandwidth {
     pub bytes_in: Option<ByteCount>,
     /// To the nodes.
     pub bytes_out: Option<ByteCount>,
-}
-
-/// The rule of a host by which an application is managed. Its supervisor tells it to whoever asks, so that
-/// the next host knows what the last one has begun.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct ManagedBy {
-    /// The host, by its socket.
-    pub host: String,
-    /// The rule's name.
-    pub rule: String,
-    /// What is managed: the folder of a control group, or a process and when it began, as `4711@123456`.
-    pub subject: String,
-    /// What the rule gave it, in the words of the command line.
-    pub terms: Vec<String>,
 }
 
 /// A run, every value checked.

@@ -1,7 +1,7 @@
 //! What the page shows of an application's inside: its processes, and the regions of one, as JSON. Asked for
 //! only while somebody looks at it.
 
-use farmem_supervisor::{ProcessReport, RegionReport, RegionsReport, processes, regions};
+use farmem_client::{ProcessReport, RegionReport, RegionsReport, processes, regions};
 use serde::Serialize;
 
 /// The regions of a process, those with most pages first.

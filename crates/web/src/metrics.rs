@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use farmem_supervisor::{FIGURES, Figure, FigureUnit, FigureValue, Report};
+use farmem_client::{FIGURES, Figure, FigureUnit, FigureValue, Report};
 use farmem_telemetry::{COUNTERS, Kind};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
@@ -153,7 +153,7 @@ impl Described<'_> {
 
 #[cfg(test)]
 mod tests {
-    use farmem_supervisor::ByClass;
+    use farmem_client::ByClass;
 
     use super::*;
 

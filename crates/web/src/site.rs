@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
-use farmem_supervisor::{Report, applications};
+use farmem_client::{Report, applications};
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, UnixListener};
 

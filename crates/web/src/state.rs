@@ -1,6 +1,6 @@
 //! What the page shows, as JSON.
 
-use farmem_supervisor::{ByClass, Explanation, Part, Rates, Report};
+use farmem_client::{ByClass, Explanation, Part, Rates, Report};
 use serde::Serialize;
 
 use crate::watch::{MOST_SAMPLES, PERIOD, Sample, Seen, Sight};

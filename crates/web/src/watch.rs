@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use farmem_supervisor::{Rates, Report};
+use farmem_client::{Rates, Report};
 
 /// From one look to the next.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);

@@ -22,7 +22,6 @@
 //! own.
 
 mod blocks;
-mod by_class;
 mod figures;
 mod held;
 mod lane;
@@ -62,7 +61,6 @@ use crate::application::{Application, SharedPool};
 use crate::say::say;
 use crate::threads::worker::Worker;
 
-pub use by_class::ByClass;
 use farmem_page::ByteCount;
 use figures::Counts;
 pub(crate) use figures::NodeFigures;

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use farmem_broker::link_schedule::{Direction, Gate, LinkSchedule, Pass, RateLimit, Shared, Turn, key_of};
+use farmem_client::ByClass;
 use farmem_page::ByteCount;
 use farmem_policy::links::Class;
 use farmem_sys::shared::SharedMemoryError;
 use farmem_transport::Request;
 
 use super::NodeAddress;
-use super::by_class::ByClass;
 use super::slots::Slots;
 use crate::options::Bandwidth;
 

@@ -4,6 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
+use farmem_client::Limits;
 use farmem_page::PageCount;
 use farmem_wire::host::Terms;
 
@@ -11,7 +12,6 @@ use crate::application::Application;
 use crate::limits::descent::Descent;
 use crate::limits::lease_client::{self, LeaseClient};
 use crate::limits::resize::{Condition, Resize};
-use crate::limits::set::Limits;
 use crate::limits::shrink::Shrunk;
 use crate::limits::sizing::Sizing;
 use crate::options::Options;

@@ -3,13 +3,14 @@
 
 use std::time::Instant;
 
+use farmem_client::Limits;
 use farmem_page::{PageCount, mebibytes};
 use farmem_store::PoolUsage;
 use farmem_wire::host::{LEASED_SLAB_BYTES, Terms};
 
 use crate::application::Application;
 use crate::limits::lease_client::LeaseClient;
-use crate::limits::set::Limits;
+use crate::limits::set::apply;
 use crate::limits::shrink::{Before, Shrunk, Step, least};
 use crate::limits::sizing::Sizing;
 
@@ -146,11 +147,11 @@ impl Resize {
     /// A sentence that says why they can't be set.
     pub(super) fn set(&mut self, limits: Limits, lease_client: &mut LeaseClient) -> Result<(), String> {
         let Some(shrunk) = self.shrunk.as_ref().filter(|_| limits.local.is_some()) else {
-            return limits.apply(&self.application, lease_client);
+            return apply(limits, &self.application, lease_client);
         };
         let borrows = shrunk.before.borrows;
         let cushion = lease_client.hold_up(PageCount::ZERO);
-        if let Err(reason) = limits.apply(&self.application, lease_client) {
+        if let Err(reason) = apply(limits, &self.application, lease_client) {
             lease_client.hold_up(cushion);
             return Err(reason);
         }

@@ -6,7 +6,7 @@ use farmem_sys::link::Link;
 use farmem_wire::{Request, Resizing};
 use serde::Serialize;
 
-use crate::limits::set::Limits;
+use farmem_client::Limits;
 
 /// What somebody wants who isn't a process of the application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

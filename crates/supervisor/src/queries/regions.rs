@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use farmem_telemetry::{Ledger, ProcessSlot, SlotState};
 
 use crate::queries::query::Query;
-use crate::reporting::inside::RegionsReport;
+use crate::reporting::inside;
 
 /// A process answers within some rounds of its bookkeeper; one that is stopped doesn't. Shorter than an asker
 /// waits for the supervisor.
@@ -69,7 +69,7 @@ impl RegionQuestions {
         let report = self.ledger.region_report();
         if let Some(gathered) = report.answer(asked.question) {
             if let Some(query) = asked.query.take() {
-                query.answer(&RegionsReport::of(asked.process, &gathered));
+                query.answer(&inside::regions(asked.process, &gathered));
             }
             self.asked = None;
             return;
@@ -101,6 +101,7 @@ mod tests {
     use super::*;
     use crate::application::Application;
     use crate::queries::query::Question;
+    use farmem_client::RegionsReport;
 
     const PROCESS: u32 = 77;
 

@@ -3,8 +3,9 @@
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
-use crate::reporting::rates::Rates;
-use crate::reporting::report::Report;
+use farmem_client::Rates;
+use farmem_client::Report;
+
 use crate::say;
 
 /// From one line to the next.

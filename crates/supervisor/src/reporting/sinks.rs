@@ -1,10 +1,11 @@
 //! Where reports go without being asked for: the statistics file, the line on standard error, the log, the
 //! summary at the end.
 
+use farmem_client::Report;
+
 use crate::options::Options;
 use crate::program::end::End;
 use crate::reporting::progress::Progress;
-use crate::reporting::report::Report;
 use crate::reporting::statistics::StatisticsFile;
 use crate::reporting::waiting::Waiting;
 use crate::say::{self, say};

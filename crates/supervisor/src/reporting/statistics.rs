@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 
-use crate::reporting::report::Report;
+use farmem_client::Report;
 
 /// The file.
 pub(super) struct StatisticsFile {

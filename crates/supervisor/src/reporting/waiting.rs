@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::reporting::rates::Rates;
-use crate::reporting::report::Report;
+use farmem_client::Rates;
+use farmem_client::Report;
 
 /// Judged over so long.
 const SPELL: Duration = Duration::from_secs(10);

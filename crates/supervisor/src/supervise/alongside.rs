@@ -1,12 +1,13 @@
 //! What runs alongside the supervisor's loop: its own threads, and side services. All of it ends before the
 //! supervisor splits for the background, and begins again in the copy.
 
+use farmem_client::Own;
+
 use crate::application::Application;
 use crate::carrier;
 use crate::limits::controller::Controller;
 use crate::options::Options;
 use crate::processes::attacher::Attacher;
-use crate::queries::directory::Own;
 use crate::say::say;
 use crate::threads::side_service::{Ending, SideService};
 use crate::threads::worker::Worker;

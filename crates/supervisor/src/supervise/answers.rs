@@ -1,12 +1,12 @@
 //! What the supervisor answers to those who ask: how the application is, and whether its limits become what
 //! somebody wants.
 
+use farmem_client::Limits;
 use farmem_page::PageCount;
 use farmem_telemetry::{ProcessSlot, SlotState};
 
 use crate::injection::Injection;
 use crate::limits::room;
-use crate::limits::set::Limits;
 use crate::queries::query::{Query, Question};
 use crate::reporting::inside;
 use crate::supervise::Supervisor;

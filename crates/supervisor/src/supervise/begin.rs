@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use farmem_client::Own;
 use farmem_wire::Address;
 use rustix::process::{Pid, set_child_subreaper};
 
@@ -20,7 +21,7 @@ use crate::program::inherited::Inherited;
 use crate::program::life::{Life, Relation};
 use crate::program::signals::Signals;
 use crate::program::{launch, own_limits};
-use crate::queries::directory::{Own, listen};
+use crate::queries::listen::listen;
 use crate::queries::regions::RegionQuestions;
 use crate::reporting::sinks::Sinks;
 use crate::supervise::alongside::Alongside;

@@ -1,12 +1,14 @@
 //! What the supervisor knows of the application, put together from all who know a part of it.
 
+use farmem_client::Report;
+use farmem_client::Size;
 use farmem_page::PageCount;
 use farmem_store::PoolUsage;
 use farmem_telemetry::Counter;
 
 use crate::limits::resize::Condition;
-use crate::limits::shrink::{Shrunk, Size};
-use crate::reporting::report::{Report, Source};
+use crate::limits::shrink::Shrunk;
+use crate::reporting::report::{Source, report};
 use crate::supervise::Supervisor;
 
 impl Supervisor<'_> {
@@ -33,7 +35,7 @@ impl Supervisor<'_> {
         let (terms, standing) = self.controller.lease();
         let totals = self.processes.sum();
         let seen = self.attacher.seen();
-        Report::new(&Source {
+        report(&Source {
             name: &self.options.name,
             managed_by: self.options.managed_by.as_ref(),
             process: self.life.number(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::queries::directory::Own;
+use farmem_client::Own;
 
 /// Ends a service, and waits until its threads have gone.
 pub type Ending = Box<dyn FnOnce() + Send>;

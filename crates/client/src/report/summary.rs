@@ -4,9 +4,9 @@ use std::fmt::{Arguments, Write as _};
 
 use farmem_page::mebibytes;
 
-use crate::reporting::explanation::Explanation;
-use crate::reporting::report::Report;
-use crate::reporting::troubles::troubles;
+use crate::report::explanation::Explanation;
+use crate::report::run::Report;
+use crate::report::troubles::troubles;
 
 /// The lines that `--summary` prints. Beyond ten only what has gone wrong.
 pub(crate) fn summary(report: &Report) -> String {

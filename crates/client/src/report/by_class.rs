@@ -20,7 +20,7 @@ pub struct ByClass<T> {
 
 impl<T: Copy> ByClass<T> {
     /// From one for each class.
-    pub(crate) fn from_each(figure: impl Fn(Class) -> T) -> Self {
+    pub fn from_each(figure: impl Fn(Class) -> T) -> Self {
         Self { demand: figure(Class::Demand), ahead: figure(Class::Ahead), bulk: figure(Class::Bulk) }
     }
 

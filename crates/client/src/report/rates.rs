@@ -2,8 +2,8 @@
 
 use farmem_page::PAGE_BYTES;
 
-use crate::carrier::ByClass;
-use crate::reporting::report::Report;
+use crate::report::by_class::ByClass;
+use crate::report::run::Report;
 
 /// What an application did between two looks, for each second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

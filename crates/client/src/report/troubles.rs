@@ -2,7 +2,7 @@
 
 use farmem_page::mebibytes;
 
-use crate::reporting::report::Report;
+use crate::report::run::Report;
 
 /// One sentence for each thing that an operator should know of; none while all is well.
 pub fn troubles(report: &Report) -> Vec<String> {

@@ -1,8 +1,8 @@
 //! The report's figures that no process counts, each described once for whoever shows them under its own
 //! name.
 
-use crate::carrier::ByClass;
-use crate::reporting::report::Report;
+use crate::report::by_class::ByClass;
+use crate::report::run::Report;
 
 /// What a figure counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

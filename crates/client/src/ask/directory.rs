@@ -3,8 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
-use farmem_sys::link::{Link, listen_at};
-use farmem_sys::{AsFd, Errno, OwnedFd};
+use farmem_sys::link::Link;
+use farmem_sys::{AsFd, Errno};
 use farmem_wire::Request;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
@@ -12,12 +12,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::limits::set::Limits;
-use crate::reporting::inside::{ProcessReport, RegionsReport};
-use crate::reporting::report::Report;
+use crate::ask::limits::Limits;
+use crate::report::inside::{ProcessReport, RegionsReport};
+use crate::report::run::Report;
 
-/// Names begin with this, so that they can be found in the kernel's list of sockets.
-const PREFIX: &str = "farmem/";
+/// Names of supervisors' sockets begin with this, so that they can be found in the kernel's list of sockets.
+pub const PREFIX: &str = "farmem/";
 /// A supervisor that is stopped, or frozen together with its application, doesn't answer; nobody else shall
 /// wait for it. Any user can make a socket of such a name that never answers: so many are asked at once that
 /// these cost no more than one.
@@ -29,27 +29,6 @@ const REPORT_BYTES: usize = 64 << 10;
 /// How often it is looked how an application stands that is being left, and for how long nothing may move.
 const LOOK: Duration = Duration::from_millis(20);
 const STANDSTILL: Duration = Duration::from_secs(60);
-
-/// Most supervisors in the background whose names have the same process number in them.
-const MOST_NAMESAKES: u32 = 100;
-
-/// Opens the end at which the calling process hears of its processes. The socket and its name: a supervisor
-/// that goes on in the background keeps its name, while its process number may be given out again.
-///
-/// # Errors
-/// What the kernel says.
-pub(crate) fn listen() -> Result<(OwnedFd, String), Errno> {
-    let own = format!("{PREFIX}{}", std::process::id());
-    let others = (1..MOST_NAMESAKES).map(|more| format!("{own}.{more}"));
-    let mut outcome = Err(Errno::ADDRINUSE);
-    for name in std::iter::once(own.clone()).chain(others) {
-        outcome = listen_at(name.as_bytes()).map(|socket| (socket, name));
-        if !matches!(outcome, Err(Errno::ADDRINUSE)) {
-            break;
-        }
-    }
-    outcome
-}
 
 /// The applications that run on this machine under this user's eyes, as they are at this moment.
 pub fn applications() -> Vec<Report> {
@@ -221,7 +200,7 @@ pub struct Own {
 
 impl Own {
     /// That whose supervisor listens at this name.
-    pub(crate) fn at(socket: &str) -> Self {
+    pub fn at(socket: &str) -> Self {
         Self { socket: socket.to_owned() }
     }
 
@@ -345,6 +324,8 @@ fn receive(link: &Link) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use farmem_sys::OwnedFd;
+    use farmem_sys::link::listen_at;
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, socket};
 
     use super::*;

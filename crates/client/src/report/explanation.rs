@@ -3,7 +3,7 @@
 use farmem_page::mebibytes_up;
 use serde::Serialize;
 
-use crate::reporting::report::Report;
+use crate::report::run::Report;
 
 /// What threads wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

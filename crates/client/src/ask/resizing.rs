@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use farmem_page::{ByteCount, PageCount};
 use farmem_wire::{Request, Resizing};
 
-use crate::limits::shrink::Size;
-use crate::queries::directory::{SetError, exchange, named, understood};
+use crate::ask::directory::{SetError, exchange, named, understood};
+use crate::ask::size::Size;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(20);
