@@ -466,8 +466,8 @@ fn furnish(
     lift_limits(pid);
     let few = Rlimit { current: Some(64), maximum: Some(64) };
     let _ = prlimit(Some(pid), Resource::Nofile, few);
-    // A table of its own, with nothing in it. The kernel copies files all the same, and closes the copies here
-    // (seen with Linux 6.18): each waits for the server of its file system, if that has one.
+    // A table of its own, with nothing in it. The kernel copies files all the same, and closes the copies
+    // here (seen with Linux 6.18): each waits for the server of its file system, if that has one.
     const APART: u64 = 2;
     puppet.ask("closing files", raw::__NR_close_range, [0, u32::MAX.into(), APART, 0, 0, 0])?;
     // Not a session: the kernel shares a processor between sessions first (autogroups), and one with a single

@@ -1,8 +1,8 @@
 //! Running applications, seen from outside: how their supervisors are found ([`applications`]), what can be
 //! asked of them, and what they tell ([`Report`]).
 //!
-//! Reports are data: the supervisor fills them in, and whoever asks gets them as JSON. What they mean, in rates,
-//! causes and sentences, is worked out here, so that all who show it say the same.
+//! Reports are data: the supervisor fills them in, and whoever asks gets them as JSON. What they mean, in
+//! rates, causes and sentences, is worked out here, so that all who show it say the same.
 #![forbid(unsafe_code)]
 
 mod ask;

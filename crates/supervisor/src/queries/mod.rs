@@ -1,5 +1,5 @@
-//! Questions to the supervisor: where it listens, what it can be asked, and who waits for an answer. How it is
-//! asked is in `farmem-client`.
+//! Questions to the supervisor: where it listens, what it can be asked, and who waits for an answer. How it
+//! is asked is in `farmem-client`.
 //!
 //! The answers are made by [`limits`](crate::limits) and [`reporting`](crate::reporting), which know nothing
 //! of the asker.
