@@ -23,6 +23,15 @@ pub fn application(name: &str) -> Option<Value> {
     })
 }
 
+/// A figure of an application that runs; `None` when there is none, or `farmem stat` tells no such number.
+///
+/// # Panics
+/// As [`application`].
+#[must_use]
+pub fn figure(name: &str, key: &str) -> Option<u64> {
+    application(name)?[key].as_u64()
+}
+
 /// `farmem set NAME LIMIT=VALUE…`.
 ///
 /// # Panics

@@ -35,7 +35,7 @@ mod statistics;
 mod trial;
 mod watch;
 
-pub use application::{application, set_limits};
+pub use application::{application, figure, set_limits};
 pub use browser::Browser;
 pub use dependency::dependency;
 pub use etcd::Etcd;

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
 
-use farmem_tests::{Finished, Launcher, Node, RedisClient, Running, application, wait_for};
+use farmem_tests::{Finished, Launcher, Node, RedisClient, Running, wait_for};
 
 use crate::redis::{connect, load, server};
 
@@ -54,8 +54,7 @@ pub(crate) fn wait_for_two_copies(name: &str) {
 
 /// A figure of an application that runs.
 pub(crate) fn figure(name: &str, key: &str) -> u64 {
-    let figures = application(name).expect("farmem stat lists it");
-    figures[key].as_u64().unwrap_or_else(|| panic!("{key} is no figure: {figures}"))
+    farmem_tests::figure(name, key).unwrap_or_else(|| panic!("farmem stat tells no {key} of {name}"))
 }
 
 /// A figure of one that has ended.

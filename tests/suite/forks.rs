@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use farmem_tests::{application, assert_in_one_of_three, farmem_binary, managed_runner, wait_for};
+use farmem_tests::{assert_in_one_of_three, farmem_binary, figure, managed_runner, wait_for};
 
 use crate::attach_command::attached;
 use crate::far_redis::unique;
@@ -57,10 +57,6 @@ impl Drop for Forked {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn figure(name: &str, key: &str) -> Option<u64> {
-    application(name)?[key].as_u64()
 }
 
 /// Has a program do all that it does, which `begin` starts under a name. What has left although there was
