@@ -4,7 +4,7 @@
 
 use farmem_transport::wire::{
     HEADER_BYTES, Header, Heard, INTRODUCTION_BYTES, decode_answer, decode_hello, decode_request,
-    decode_welcome, encode_hello, encode_request,
+    decode_welcome, encode_hello, encode_request, encode_welcome,
 };
 use farmem_transport::{Endpoint, MOST_CHUNKS, MOST_TRANSFER_BYTES, Order, Request};
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,9 @@ fuzz_target!(|bytes: &[u8]| {
         if let Ok(client) = decode_hello(introduction) {
             assert_eq!(decode_hello(&encode_hello(client)), Ok(client));
         }
-        let _ = decode_welcome(introduction);
+        if let Ok(answer) = decode_welcome(introduction) {
+            assert_eq!(decode_welcome(&encode_welcome(answer)), Ok(answer));
+        }
     }
     let Some((first, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return };
     // The fuzzer doesn't guess a check word: give it the right one half of the time.

@@ -72,7 +72,15 @@ impl Node {
     /// # Panics
     /// When it doesn't listen.
     pub fn start_again(&mut self) {
-        self.listen(&[]);
+        self.start_again_with(&[]);
+    }
+
+    /// The same, with more options.
+    ///
+    /// # Panics
+    /// When it doesn't listen.
+    pub fn start_again_with(&mut self, options: &[&OsStr]) {
+        self.listen(options);
     }
 
     /// Changes a byte in each KiB of the memory that it lends: from now on it lies.

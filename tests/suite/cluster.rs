@@ -159,8 +159,8 @@ fn one_file_starts_all_nodes_and_show_says_where_one_lends_another_amount() {
         format!("[[node]]\nname = \"{name}\"\nrole = \"{role}\"\naddress = \"{}\"\n{rest}\n", address(name))
     };
     let cluster = [
-        node("one", "general", "size = \"8M\""),
-        node("two", "memory", "size = \"16M\""),
+        node("one", "general", "size = \"8M\"\nrack = \"r1\""),
+        node("two", "memory", "size = \"16M\"\nrack = \"r2\""),
         node("three", "memory", ""),
         node("four", "memory", "size = \"much\""),
         node("front", "compute", ""),
@@ -172,7 +172,7 @@ fn one_file_starts_all_nodes_and_show_says_where_one_lends_another_amount() {
 
     let _one = Started::of_cluster(file, "one", &[], &address("one"));
     // The command line counts before the file.
-    let _two = Started::of_cluster(&source, "two", &["--memory", "12M"], &address("two"));
+    let _two = Started::of_cluster(&source, "two", &["--memory", "12M", "--rack", "r9"], &address("two"));
     let elsewhere = address("elsewhere");
     let _three = Started::of_cluster(file, "three", &["--memory", "8M", "--listen", &elsewhere], &elsewhere);
 
@@ -180,12 +180,15 @@ fn one_file_starts_all_nodes_and_show_says_where_one_lends_another_amount() {
     let of = |name: &str| nodes.iter().find(|node| node["name"] == name).expect("it is shown");
     assert_eq!(of("one")["lent_bytes"].as_u64(), Some(8 << 20));
     assert!(of("one").get("trouble").is_none());
+    assert_eq!((&of("one")["rack"], &of("two")["rack"]), (&"r1".into(), &"r9".into()));
     assert_eq!(of("two")["lent_bytes"].as_u64(), Some(12 << 20));
-    assert_eq!(of("two")["trouble"], "it lends 12 MiB, and its size here is 16M");
+    let trouble =
+        "it lends 12 MiB, and its size here is 16M; it says that it is in rack r9, and in rack r2 here";
+    assert_eq!(of("two")["trouble"], trouble);
     assert!(of("three").get("lent_bytes").is_none(), "it listens elsewhere");
     let table = String::from_utf8(run(&["show", file]).stdout).expect("text");
     let line = |name: &str| table.lines().find(|line| line.starts_with(name)).expect("it is shown");
-    assert!(line("two ").ends_with("it lends 12 MiB, and its size here is 16M"), "{table}");
+    assert!(line("two ").ends_with(trouble), "{table}");
     assert!(!line("one ").contains("its size"), "{table}");
 
     let refused = |words: &str| {
@@ -197,6 +200,7 @@ fn one_file_starts_all_nodes_and_show_says_where_one_lends_another_amount() {
         of_file("--name nine").contains("it has no node nine; its nodes are: one, two, three, four, front")
     );
     assert!(of_file("--name front").contains("front lends nothing there"));
+    assert!(of_file("--name one --rack r+1").contains("write the name of a rack"));
     assert!(of_file("--name front --memory 8M").contains("front lends nothing there"));
     assert!(of_file("--name three").contains("say how much three lends"));
     assert!(of_file("--name four").contains("the size of four"));

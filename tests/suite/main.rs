@@ -33,6 +33,7 @@ mod partitions;
 mod postgresql;
 mod prefetch;
 mod program_bench;
+mod racks;
 mod redis;
 mod redundancy;
 mod reservations;

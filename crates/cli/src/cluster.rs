@@ -9,7 +9,7 @@ use farmem_page::ByteCount;
 use farmem_supervisor::{
     Cluster, ClusterNode, ClusterSource, Destination, Edit, EtcdFiles, Joining, NodeState, Role,
 };
-use farmem_transport::{FRAME_BYTES, NodeStatistics};
+use farmem_transport::{FRAME_BYTES, NoRack, NodeStatistics, Rack};
 use serde_json::{Value, json};
 
 use crate::amount::{Readable, parse_size};
@@ -17,7 +17,7 @@ use crate::arguments::{
     ClusterCommand, ClusterDrainArguments, ClusterJoinArguments, ClusterLeaveArguments, ClusterPlace,
     ClusterRole, ClusterShowArguments, EtcdArguments, SecurityArguments,
 };
-use crate::node;
+use crate::node::{self, Said};
 use crate::print::print_json;
 
 /// How often a node that is being emptied is asked how far it is.
@@ -99,6 +99,14 @@ impl Lender {
         parse_size(size).map_err(|reason| unusable(&self.source, &format!("the size of {name}: {reason}")))
     }
 
+    /// The rack that it is in, if that is said.
+    pub(crate) fn rack(&self) -> Result<Option<Rack>, Failure> {
+        let rack = self.node.rack.as_ref().map(|rack| rack.parse());
+        rack.transpose().map_err(|error: NoRack| {
+            unusable(&self.source, &format!("the rack of {}: {error}", self.node.name))
+        })
+    }
+
     /// Where it listens.
     pub(crate) fn address(&self) -> Result<Destination, Failure> {
         let name = &self.node.name;
@@ -140,7 +148,7 @@ fn destination(node: &ClusterNode) -> Result<Option<Destination>, Failure> {
 }
 
 /// What a node says of itself, or why nothing is known of it.
-fn ask(address: &Destination, security: &SecurityArguments) -> Result<NodeStatistics, String> {
+fn ask(address: &Destination, security: &SecurityArguments) -> Result<Said, String> {
     let security =
         node::security(security, std::slice::from_ref(address)).map_err(|failure| failure.to_string())?;
     node::ask(address, &security).map_err(|error| format!("{error:#}"))
@@ -154,8 +162,18 @@ fn granted(figures: &NodeStatistics) -> u64 {
     bytes(figures.frames.saturating_sub(figures.free_frames))
 }
 
-/// What a running node lends, where that is not what the cluster says of it.
-fn difference(node: &ClusterNode, figures: &NodeStatistics) -> Option<String> {
+/// What a running node lends, and where it says that it is, where that is not what the cluster says of it.
+fn difference(node: &ClusterNode, said: &Said) -> Option<String> {
+    let rack = node.rack.as_deref().and_then(|here| {
+        let there = said.rack.map_or_else(|| "no rack".to_owned(), |rack| format!("rack {rack}"));
+        let is_there = said.rack.is_some_and(|rack| rack.name() == here);
+        (!is_there).then(|| format!("it says that it is in {there}, and in rack {here} here"))
+    });
+    let differences: Vec<String> = lends(node, &said.figures).into_iter().chain(rack).collect();
+    (!differences.is_empty()).then(|| differences.join("; "))
+}
+
+fn lends(node: &ClusterNode, figures: &NodeStatistics) -> Option<String> {
     let size = node.size.as_ref()?;
     let lent = readable(bytes(figures.frames));
     match parse_size(size) {
@@ -177,7 +195,7 @@ fn show(arguments: ClusterShowArguments) -> Result<ExitCode, Failure> {
         asked.push(destination(node)?);
     }
     // All at once: one that doesn't answer keeps nobody waiting.
-    let answers: Vec<Option<Result<NodeStatistics, String>>> = thread::scope(|scope| {
+    let answers: Vec<Option<Result<Said, String>>> = thread::scope(|scope| {
         let security = &arguments.security;
         let asking = |address: &Option<Destination>| {
             let address = address.clone()?;
@@ -201,13 +219,13 @@ fn show(arguments: ClusterShowArguments) -> Result<ExitCode, Failure> {
     );
     for (node, answer) in nodes {
         let figures = match answer {
-            Some(Ok(figures)) => format!(
+            Some(Ok(said @ Said { figures, .. })) => format!(
                 "{:>10} {:>10} {:>8}  {}",
                 readable(bytes(figures.frames)),
                 readable(granted(figures)),
                 // The process that asks is one.
                 figures.clients.saturating_sub(1),
-                difference(node, figures).unwrap_or_default()
+                difference(node, said).unwrap_or_default()
             ),
             Some(Err(reason)) => format!("  {reason}"),
             None => String::new(),
@@ -224,20 +242,24 @@ fn show(arguments: ClusterShowArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_json(node: &ClusterNode, answer: Option<&Result<NodeStatistics, String>>) -> Value {
+fn as_json(node: &ClusterNode, answer: Option<&Result<Said, String>>) -> Value {
     let mut shown = json!({
         "name": node.name,
         "role": node.role.name(),
         "state": node.state.name(),
         "address": node.address,
         "size": node.size,
+        "rack": node.rack,
     });
     match answer {
-        Some(Ok(figures)) => {
+        Some(Ok(said @ Said { figures, .. })) => {
             shown["lent_bytes"] = bytes(figures.frames).into();
             shown["granted_bytes"] = granted(figures).into();
             shown["clients"] = figures.clients.saturating_sub(1).into();
-            if let Some(difference) = difference(node, figures) {
+            if let Some(rack) = said.rack {
+                shown["rack"] = rack.name().into();
+            }
+            if let Some(difference) = difference(node, said) {
                 shown["trouble"] = difference.into();
             }
         }
@@ -258,6 +280,7 @@ fn join(arguments: ClusterJoinArguments) -> Result<ExitCode, Failure> {
             ClusterRole::General => Role::General,
         }),
         size: arguments.size,
+        rack: arguments.rack.map(|rack| rack.to_string()),
     };
     let name = joining.name.clone();
     if !found.edit(&Edit::Join(joining))? {
@@ -298,7 +321,7 @@ fn wait(
 ) -> Result<ExitCode, Failure> {
     let mut said = None;
     loop {
-        let figures = ask(address, security).map_err(|reason| {
+        let Said { figures, .. } = ask(address, security).map_err(|reason| {
             Failure::Unusable(format!(
                 "{name} is to be emptied, but can't be asked how far it is: {reason}; `farmem stat --json` says for each program what is \
                  left (node_leaving_bytes)"
@@ -328,8 +351,8 @@ fn leave(arguments: ClusterLeaveArguments) -> Result<ExitCode, Failure> {
     if let (Some(address), false) = (address, arguments.now) {
         let ways = "`farmem cluster drain --wait` empties it first, `--now` takes it out all the same";
         match ask(&address, &arguments.security) {
-            Ok(figures) if granted(&figures) == 0 => {}
-            Ok(figures) => {
+            Ok(said) if granted(&said.figures) == 0 => {}
+            Ok(Said { figures, .. }) => {
                 let held = readable(granted(&figures));
                 return Err(Failure::Unusable(format!("{name} still holds {held}; {ways}")));
             }

@@ -11,7 +11,7 @@ use farmem_node::{Options, Server, WantedRdma};
 use farmem_page::ByteCount;
 use farmem_transport::{
     Answer, CertificateFiles, ClientIdentity, Completion, Destination, FRAME_BYTES, Identity, NodeStatistics,
-    Request, Security, SharedKey, Ticket, connect,
+    Rack, Request, Security, SharedKey, Ticket, connect,
 };
 use farmem_web::{Measure, Unit};
 use nix::sys::signalfd::SignalFd;
@@ -114,10 +114,17 @@ fn end(server: &mut Server, signals: &SignalFd, patience: Duration) -> Result<()
     Ok(())
 }
 
-/// How much to lend, and where to listen: as the command line says, and what it doesn't say as the cluster
+/// How much to lend, where to listen, and in which rack.
+struct Terms {
+    memory: ByteCount,
+    listen: Vec<Destination>,
+    rack: Option<Rack>,
+}
+
+/// The terms: as the command line says, and what it doesn't say as the cluster
 /// does.
-fn terms(arguments: &NodeArguments) -> Result<(ByteCount, Vec<Destination>), Failure> {
-    let (mut memory, mut listen) = (arguments.memory, arguments.listen.clone());
+fn terms(arguments: &NodeArguments) -> Result<Terms, Failure> {
+    let (mut memory, mut listen, mut rack) = (arguments.memory, arguments.listen.clone(), arguments.rack);
     match (&arguments.cluster, &arguments.name) {
         (Some(source), Some(name)) => {
             let lender = cluster::lender(source, &arguments.etcd, name)?;
@@ -127,17 +134,20 @@ fn terms(arguments: &NodeArguments) -> Result<(ByteCount, Vec<Destination>), Fai
             if listen.is_empty() {
                 listen.push(lender.address()?);
             }
+            if rack.is_none() {
+                rack = lender.rack()?;
+            }
         }
         _ => cluster::without(&arguments.etcd)?,
     }
     if listen.is_empty() {
         listen.push(Destination::Tcp { host: "127.0.0.1".to_owned(), port: PORT });
     }
-    Ok((memory.unwrap_or(ByteCount::ZERO), listen))
+    Ok(Terms { memory: memory.unwrap_or(ByteCount::ZERO), listen, rack })
 }
 
 fn options(arguments: &NodeArguments) -> Result<Options, Failure> {
-    let (memory, listen) = terms(arguments)?;
+    let Terms { memory, listen, rack } = terms(arguments)?;
     if memory < MEMORY_MINIMUM {
         return Err(Failure::Unusable(format!(
             "{} is too little to lend; give --memory at least {}",
@@ -159,6 +169,7 @@ fn options(arguments: &NodeArguments) -> Result<Options, Failure> {
         security,
         memory,
         lease: Duration::from_secs(arguments.lease.into()),
+        rack,
         rdma: match arguments.rdma.as_str() {
             "auto" => WantedRdma::Auto,
             "none" => WantedRdma::None,
@@ -221,15 +232,15 @@ fn keygen(arguments: &NodeKeygenArguments) -> Result<ExitCode, Failure> {
 
 fn stat(arguments: &NodeStatArguments) -> Result<ExitCode, Failure> {
     let security = security(&arguments.security, std::slice::from_ref(&arguments.node))?;
-    let figures =
+    let Said { rack, figures } =
         ask(&arguments.node, &security).with_context(|| format!("cannot ask {}", arguments.node))?;
     if arguments.json {
-        let text = serde_json::to_string_pretty(&shown(&figures)).map_err(anyhow::Error::from)?;
+        let text = serde_json::to_string_pretty(&shown(rack, &figures)).map_err(anyhow::Error::from)?;
         println!("{text}");
     } else {
         let bytes = |frames: u64| Readable(ByteCount::new(frames * FRAME_BYTES as u64)).to_string();
         println!(
-            "{} of {} free; {} clients; {} read, {} written; {} requests, {} refused",
+            "{} of {} free; {} clients; {} read, {} written; {} requests, {} refused{}",
             bytes(figures.free_frames),
             bytes(figures.frames),
             // The process that asks is one.
@@ -238,13 +249,15 @@ fn stat(arguments: &NodeStatArguments) -> Result<ExitCode, Failure> {
             Readable(ByteCount::new(figures.written_bytes)),
             figures.requests,
             figures.refused,
+            rack.map(|rack| format!("; in rack {rack}")).unwrap_or_default(),
         );
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn shown(figures: &NodeStatistics) -> serde_json::Value {
+fn shown(rack: Option<Rack>, figures: &NodeStatistics) -> serde_json::Value {
     json!({
+        "rack": rack.map(|rack| rack.to_string()),
         "memory_bytes": figures.frames * FRAME_BYTES as u64,
         "free_bytes": figures.free_frames * FRAME_BYTES as u64,
         "free_chunks_by_order": figures.free_chunks,
@@ -256,12 +269,21 @@ fn shown(figures: &NodeStatistics) -> serde_json::Value {
     })
 }
 
+/// What a node says of itself.
+pub(crate) struct Said {
+    /// The rack that it is in.
+    pub(crate) rack: Option<Rack>,
+    /// How it is.
+    pub(crate) figures: NodeStatistics,
+}
+
 /// Comes as a client, asks how a node is, and leaves.
-pub(crate) fn ask(node: &Destination, security: &Security) -> anyhow::Result<NodeStatistics> {
+pub(crate) fn ask(node: &Destination, security: &Security) -> anyhow::Result<Said> {
     let mut identity = [0; 16];
     rustix::rand::getrandom(&mut identity, rustix::rand::GetRandomFlags::empty())?;
     let client = ClientIdentity { space: u128::from_le_bytes(identity), lane: 0 };
     let mut link = connect(node, client, security, PATIENCE)?;
+    let rack = link.node().rack;
     let deadline = Instant::now() + PATIENCE;
     let mut done: Vec<Completion> = Vec::new();
     for (ticket, request) in (1..).map(Ticket).zip([Request::Statistics, Request::Leave]) {
@@ -271,7 +293,7 @@ pub(crate) fn ask(node: &Destination, security: &Security) -> anyhow::Result<Nod
         link.complete(&mut done, PATIENCE)?;
     }
     match done.swap_remove(0).result? {
-        Answer::Statistics(figures) => Ok(figures),
+        Answer::Statistics(figures) => Ok(Said { rack, figures }),
         _ => anyhow::bail!("the node answers something else"),
     }
 }

@@ -53,6 +53,7 @@ fn options(arguments: &SimulateArguments) -> Result<Options, Failure> {
         machine_bytes: arguments.machine.get(),
         far_bytes: arguments.far.get(),
         rack_size: arguments.rack,
+        names_racks: !arguments.unnamed_racks,
         failures: arguments.failures,
         restarts: arguments.restarts,
         slowdowns: arguments.slowdowns,

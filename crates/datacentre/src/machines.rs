@@ -1,6 +1,6 @@
 //! Machines that lend memory, as they are, whatever anybody believes of them.
 
-use farmem_transport::{Frame, Incarnation};
+use farmem_transport::{Frame, Incarnation, Rack};
 
 use crate::chance::Chance;
 use crate::clock::Time;
@@ -37,6 +37,8 @@ impl Identity {
 
 struct Machine {
     rack: usize,
+    /// What it says of that.
+    rack_name: Option<Rack>,
     /// Chunks of a shard's size.
     lent: u64,
     granted: u64,
@@ -51,6 +53,10 @@ struct Machine {
     /// Whether it still holds what it held.
     is_whole: bool,
     messages: u64,
+}
+
+fn name(rack: usize) -> Option<Rack> {
+    format!("rack-{rack}").parse().ok()
 }
 
 /// What a client has been granted.
@@ -73,6 +79,7 @@ impl Machines {
         let chunk_bytes = options.redundancy.order().bytes() as f64;
         let machine = |node: usize| Machine {
             rack: node / options.rack_size,
+            rack_name: options.names_racks.then(|| name(node / options.rack_size)).flatten(),
             lent: ((options.machine_bytes as f64 * lent_part(chance) / chunk_bytes) as u64).max(1),
             granted: 0,
             next_frame: 0,
@@ -98,6 +105,11 @@ impl Machines {
 
     pub(crate) fn rack(&self, node: usize) -> usize {
         self.machines[node].rack
+    }
+
+    /// The rack that it says it is in.
+    pub(crate) fn rack_name(&self, node: usize) -> Option<Rack> {
+        self.machines[node].rack_name
     }
 
     pub(crate) fn in_rack(&self, rack: usize) -> Vec<usize> {

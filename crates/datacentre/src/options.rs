@@ -39,6 +39,8 @@ pub struct Options {
     pub far_bytes: u64,
     /// Nodes in a rack.
     pub rack_size: usize,
+    /// Whether nodes say in which rack they are.
+    pub names_racks: bool,
     /// The part of the machines that die on a day: nothing answers, and after a while they come back empty.
     pub failures: f64,
     /// The part of the nodes that are restarted on a day: links end at once, and seconds later they are back,
@@ -76,6 +78,7 @@ impl Default for Options {
             machine_bytes: 64 << 30,
             far_bytes: 128 << 20,
             rack_size: 40,
+            names_racks: true,
             failures: 0.01,
             restarts: 0.01,
             slowdowns: 0.01,

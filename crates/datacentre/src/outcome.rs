@@ -43,6 +43,8 @@ pub struct Outcome {
     pub blocks_placed: u64,
     /// Of these, those with fewer shards than they should have, since no other node had room.
     pub blocks_placed_bare: u64,
+    /// Blocks of which one rack held more at the end than may be lost.
+    pub blocks_exposed: u64,
     /// What was lost.
     pub losses: Losses,
     /// How long it took to have all of the redundancy back.
@@ -270,6 +272,7 @@ pub struct Point {
 /// What clients know at the end.
 pub(crate) struct Clients {
     pub(crate) blocks: u64,
+    pub(crate) exposed: u64,
     pub(crate) rebuilt: u64,
     pub(crate) unfinished: u64,
     pub(crate) shunned: u64,
@@ -311,6 +314,7 @@ pub(crate) fn outcome(
         far_pages: pages(clients.blocks),
         blocks_placed: figures.placed,
         blocks_placed_bare: figures.placed_bare,
+        blocks_exposed: clients.exposed,
         losses,
         repairs: Repairs {
             count: figures.repairs.count(),

@@ -33,10 +33,11 @@ impl Display for Outcome {
         )?;
         writeln!(
             f,
-            "{} MiB far at the end; {} blocks written, {} of them with fewer shards than asked for",
+            "{} MiB far at the end; {} blocks written, {} of them with fewer shards than asked for; one rack holds too much of {} at the end",
             self.far_pages / MIB_PAGES,
             self.blocks_placed,
-            self.blocks_placed_bare
+            self.blocks_placed_bare,
+            self.blocks_exposed
         )?;
         writeln!(
             f,

@@ -194,6 +194,7 @@ impl<'a> World<'a> {
     fn outcome(&mut self) -> Outcome {
         let clients = Clients {
             blocks: self.clients.iter().map(Client::kept).sum(),
+            exposed: self.clients.iter().map(Client::exposed).sum(),
             rebuilt: self.clients.iter().map(Client::rebuilt).sum(),
             unfinished: self.shared.figures.bare_clients,
             shunned: self.clients.iter().map(|client| client.shunned(&self.shared)).sum(),

@@ -272,7 +272,8 @@ mod tests {
         const SIGNS: usize = 200_000;
         const START: Duration = Duration::ZERO;
         let rdma = Rdma::new(&WantedRdma::default()).unwrap();
-        let mut service = Service::new(7, 64, Duration::from_secs(60), rdma, Faults::default()).unwrap();
+        let mut service =
+            Service::new(7, 64, Duration::from_secs(60), None, rdma, Faults::default()).unwrap();
         let (here, mut client) = UnixStream::pair().unwrap();
         here.set_nonblocking(true).unwrap();
         client.set_nonblocking(true).unwrap();

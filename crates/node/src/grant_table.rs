@@ -110,6 +110,7 @@ impl GrantTable {
             incarnation: Incarnation(self.incarnation >> 32 << 32 | u128::from(client.number)),
             frames: self.lent_frames,
             lease: self.lease,
+            rack: None,
         })
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use farmem_page::ByteCount;
 use farmem_transport::stream::Stream;
-use farmem_transport::{ClientIdentity, Destination, NodeStatistics, Security};
+use farmem_transport::{ClientIdentity, Destination, NodeStatistics, Rack, Security};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -48,6 +48,8 @@ pub struct Options {
     pub memory: ByteCount,
     /// What is granted to a client that says nothing for so long goes to others.
     pub lease: Duration,
+    /// The rack that it is in, which clients are told.
+    pub rack: Option<Rack>,
     /// Whether clients may reach their frames by RDMA.
     pub rdma: WantedRdma,
 }
@@ -114,9 +116,15 @@ impl Server {
             epoll::add(&poll, other, epoll::EventData::new_u64(OTHER), epoll::EventFlags::IN)?;
         }
         let rdma = Rdma::new(&options.rdma)?;
-        let service =
-            Service::new(random()?, options.memory.pages().get(), options.lease, rdma, Faults::ordered())
-                .context("cannot make the memory that is to be lent")?;
+        let service = Service::new(
+            random()?,
+            options.memory.pages().get(),
+            options.lease,
+            options.rack,
+            rdma,
+            Faults::ordered(),
+        )
+        .context("cannot make the memory that is to be lent")?;
         Ok(Self {
             poll,
             listeners,
@@ -392,6 +400,7 @@ mod tests {
             security: Security::Plain,
             memory: ByteCount::new(4 << 20),
             lease: Duration::from_secs(60),
+            rack: None,
             rdma: WantedRdma::None,
         };
         let mut server = Server::bind(&options, None::<&File>).unwrap();

@@ -8,7 +8,7 @@ use farmem_sys::shared::SharedMemoryError;
 use farmem_transport::stream::{Outbox, Stream};
 use farmem_transport::wire::{Heard, TurnedAway, encode_answer, encode_read_answer};
 use farmem_transport::{
-    Answer, Chunk, ClientIdentity, FRAME_BYTES, NodeDescription, NodeStatistics, Refusal, RegionOffset,
+    Answer, Chunk, ClientIdentity, FRAME_BYTES, NodeDescription, NodeStatistics, Rack, Refusal, RegionOffset,
     Ticket,
 };
 
@@ -43,6 +43,7 @@ pub(crate) struct Service {
     grants: GrantTable,
     region: Region,
     figures: NodeStatistics,
+    rack: Option<Rack>,
     rdma: Rdma,
     pub(crate) faults: Faults,
 }
@@ -53,12 +54,13 @@ impl Service {
         incarnation: u128,
         lent_frames: u64,
         lease: Duration,
+        rack: Option<Rack>,
         rdma: Rdma,
         faults: Faults,
     ) -> Result<Self, SharedMemoryError> {
         let grants = GrantTable::new(incarnation, lent_frames, lease);
         let region = Region::new(grants.numbers())?;
-        Ok(Self { grants, region, figures: NodeStatistics::default(), rdma, faults })
+        Ok(Self { grants, region, figures: NodeStatistics::default(), rack, rdma, faults })
     }
 
     /// Lets a client in.
@@ -68,7 +70,8 @@ impl Service {
         client: ClientIdentity,
         credential: Credential,
     ) -> Result<NodeDescription, TurnedAway> {
-        self.grants.introduce(now, client, credential)
+        let node = self.grants.introduce(now, client, credential)?;
+        Ok(NodeDescription { rack: self.rack, ..node })
     }
 
     /// Does what a client asks, unless it has been done before, and appends the answer.

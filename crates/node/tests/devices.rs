@@ -348,7 +348,12 @@ impl Liar {
         let mut hello = [0; INTRODUCTION_BYTES];
         socket.read_exact(&mut hello).unwrap();
         decode_hello(&hello).unwrap();
-        let node = NodeDescription { incarnation: Incarnation(dice.random()), frames: 1024, lease: LEASE };
+        let node = NodeDescription {
+            incarnation: Incarnation(dice.random()),
+            frames: 1024,
+            lease: LEASE,
+            rack: None,
+        };
         socket.write_all(&encode_welcome(Ok(node))).unwrap();
         let mut attached = None;
         let (is_bare, is_garbled) = (dice.random_ratio(1, 16), dice.random_ratio(1, 4));

@@ -268,6 +268,7 @@ fn an_answer_to_nothing_ends_the_link_and_what_was_asked_is_handed_back() {
             incarnation: farmem_transport::Incarnation(1),
             frames: 1,
             lease: LEASE,
+            rack: None,
         };
         socket.write_all(&farmem_transport::wire::encode_welcome(Ok(node))).unwrap();
         let mut answer = Vec::new();

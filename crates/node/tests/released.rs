@@ -58,7 +58,7 @@ fn answer(socket: &mut TcpStream, kind: u8, ticket: u64, is_content: bool) -> Ve
 
 #[test]
 fn a_client_of_version_0_2_0_stores_a_page_and_reads_it_back() {
-    let node = TestNode::start(&Wanted { frames: 1024, ..Wanted::default() });
+    let node = TestNode::start(&Wanted { frames: 1024, rack: "row-1/a".parse().ok(), ..Wanted::default() });
     let Destination::Tcp { host, port } = &node.address else { panic!("{}", node.address) };
     let mut socket = TcpStream::connect((host.as_str(), *port)).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();

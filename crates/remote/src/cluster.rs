@@ -7,6 +7,7 @@
 //! address = "10.0.1.3:7411"
 //! role = "memory"        # compute lends nothing; memory and general are the same here
 //! size = "64G"           # what it lends when `farmem node --cluster` starts it
+//! rack = "3"             # the rack that it tells, when it is started so
 //! state = "drain"        # it is to be emptied; left out, it is used
 //! ```
 
@@ -85,6 +86,9 @@ pub struct ClusterNode {
     /// what it lends.
     #[serde(default)]
     pub size: Option<String>,
+    /// The rack that it is in, as it is written there. A node that runs says itself where it is.
+    #[serde(default)]
+    pub rack: Option<String>,
     /// What is to be done with it.
     #[serde(default)]
     pub state: NodeState,

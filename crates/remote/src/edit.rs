@@ -27,6 +27,8 @@ pub struct Joining {
     pub role: Option<Role>,
     /// What it lends, as it is to be written there.
     pub size: Option<String>,
+    /// The rack that it is in, as it is to be written there.
+    pub rack: Option<String>,
 }
 
 /// Why a change can't be made.
@@ -130,6 +132,9 @@ impl Joining {
         if self.size.is_some() && self.size != node.size {
             return other("size", &node.size);
         }
+        if self.rack.is_some() && self.rack != node.rack {
+            return other("rack", &node.rack);
+        }
         if self.role.is_some_and(|role| role != node.role) {
             return other("role", &Some(node.role.name().to_owned()));
         }
@@ -145,7 +150,7 @@ impl Joining {
         table.decor_mut().set_prefix("\n");
         table.insert("name", value(&self.name));
         table.insert("role", value(role.name()));
-        for (key, text) in [("address", &self.address), ("size", &self.size)] {
+        for (key, text) in [("address", &self.address), ("size", &self.size), ("rack", &self.rack)] {
             if let Some(text) = text {
                 table.insert(key, value(text));
             }
@@ -260,9 +265,10 @@ state = "drain"   # until Monday
             address: Some("10.0.0.9:7431".to_owned()),
             role: None,
             size: Some("8G".to_owned()),
+            rack: Some("4".to_owned()),
         };
         let text = Edit::Join(joining).apply(TEXT).unwrap();
-        let added = "\n[[node]]\nname = \"memory-3\"\nrole = \"memory\"\naddress = \"10.0.0.9:7431\"\nsize = \"8G\"\n";
+        let added = "\n[[node]]\nname = \"memory-3\"\nrole = \"memory\"\naddress = \"10.0.0.9:7431\"\nsize = \"8G\"\nrack = \"4\"\n";
         assert_eq!(text, TEXT.replace("# The end.\n", "") + added + "# The end.\n");
         let front = Joining { name: "front-2".to_owned(), role: Some(Role::Compute), ..Joining::default() };
         assert!(Edit::Join(front).apply(TEXT).unwrap().contains("name = \"front-2\"\nrole = \"compute\"\n"));

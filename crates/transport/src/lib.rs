@@ -22,6 +22,7 @@ mod link;
 pub mod memory;
 mod names;
 mod outbox;
+mod rack;
 #[cfg(feature = "rdma")]
 pub mod rdma;
 mod request;
@@ -40,6 +41,7 @@ use std::time::{Duration, Instant};
 pub use address::{Chunk, FRAME_BYTES, Frame, MOST_ORDER, Order, RegionOffset, RemoteAddress};
 pub use connect::{Connector, Traffic, Travel, connect};
 pub use destination::{Destination, NoDestination};
+pub use rack::{MOST_RACK_BYTES, NoRack, Rack};
 pub use request::{
     Answer, ClientIdentity, Completion, Endpoint, Failure, Incarnation, LinkError, MAIL_BYTES, MOST_BYTES,
     MOST_CHUNKS, MOST_REQUESTS, MOST_TRANSFER_BYTES, Mailbox, NodeDescription, NodeStatistics, Refusal,

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::{
     Answer, Chunk, ClientIdentity, Completion, FRAME_BYTES, Failure, Frame, Incarnation, LinkError,
-    MOST_BYTES, MOST_ORDER, MOST_REQUESTS, NodeDescription, NodeStatistics, Order, Refusal, RegionOffset,
-    Request, SubmitError, Ticket, Transport, Unsubmitted,
+    MOST_BYTES, MOST_ORDER, MOST_REQUESTS, NodeDescription, NodeStatistics, Order, Rack, Refusal,
+    RegionOffset, Request, SubmitError, Ticket, Transport, Unsubmitted,
 };
 
 /// What a real node grants for so long.
@@ -45,6 +45,7 @@ struct State {
     /// What came of the latest changes of each lane.
     done: BTreeMap<(u128, u8), VecDeque<Done>>,
     figures: NodeStatistics,
+    rack: Option<Rack>,
 }
 
 impl MemoryNode {
@@ -61,6 +62,7 @@ impl MemoryNode {
             readers: BTreeSet::new(),
             done: BTreeMap::new(),
             figures: NodeStatistics::default(),
+            rack: None,
         })))
     }
 
@@ -113,6 +115,11 @@ impl MemoryNode {
         self.state().forget(space);
     }
 
+    /// From now on says that it is in this rack, or in none.
+    pub fn put_in_rack(&self, rack: Option<Rack>) {
+        self.state().rack = rack;
+    }
+
     /// Changes one byte behind everybody's back.
     pub fn damage(&self, at: RegionOffset) {
         if let Some(byte) = self.state().bytes.get_mut(at.get() as usize) {
@@ -147,6 +154,7 @@ impl State {
             incarnation: Incarnation(self.incarnation),
             frames: self.owners.len() as u64,
             lease: LEASE,
+            rack: self.rack,
         }
     }
 

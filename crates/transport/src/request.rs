@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::{Chunk, Frame, Order, RegionOffset};
+use crate::{Chunk, Frame, Order, Rack, RegionOffset};
 
 /// Most bytes that one read or write carries: four slabs.
 pub const MOST_TRANSFER_BYTES: usize = 1 << 20;
@@ -46,6 +46,8 @@ pub struct NodeDescription {
     pub frames: u64,
     /// What is granted to a client that has not been heard of for so long goes to others.
     pub lease: Duration,
+    /// The rack that it says it is in.
+    pub rack: Option<Rack>,
 }
 
 /// A request.

@@ -82,6 +82,7 @@ impl Route {
             security: security.clone(),
             memory,
             lease: LEASE,
+            rack: None,
             // What is measured are the other ways.
             rdma: WantedRdma::None,
         };

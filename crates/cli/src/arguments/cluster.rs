@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use farmem_supervisor::{ClusterSource, Destination};
+use farmem_transport::Rack;
 
 use super::{SecurityArguments, heading};
 use crate::amount::{parse_cluster, parse_interval, parse_name, parse_node, parse_size_as_written};
@@ -81,7 +82,7 @@ pub(crate) struct ClusterPlace {
 ///
 /// Each node is asked, with the key or certificates of its clients. GRANTED is memory that clients use, or
 /// that was granted to them ahead of need. If a node lends a different amount than its `size` in the cluster,
-/// its line says so.
+/// or says that it is in another `rack`, its line says so.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem cluster show cluster.toml --key node.key --json")]
 pub(crate) struct ClusterShowArguments {
@@ -117,6 +118,9 @@ pub(crate) struct ClusterJoinArguments {
     /// Memory that the node lends when `farmem node --cluster` starts it
     #[arg(long, value_name = "SIZE", value_parser = parse_size_as_written)]
     pub(crate) size: Option<String>,
+    /// The rack that the machine is in
+    #[arg(long, value_name = "NAME")]
+    pub(crate) rack: Option<Rack>,
 }
 
 /// What a machine of a cluster is for.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use farmem_page::ByteCount;
 use farmem_supervisor::{ClusterSource, Destination};
+use farmem_transport::Rack;
 use farmem_web::Address;
 
 use super::{EtcdArguments, MetricsHosts, heading};
@@ -17,8 +18,8 @@ use crate::log::Format;
 /// hold memory have left; a second signal ends it at once. When a node ends, the pages on it are lost:
 /// clients that need them keep copies or parity elsewhere (`farmem run --redundancy`).
 ///
-/// With `--cluster` and `--name`, the node reads its `size` and `address` from the cluster when it starts, so
-/// that the same command works on all machines.
+/// With `--cluster` and `--name`, the node reads its `size`, `address` and `rack` from the cluster when it
+/// starts, so that the same command works on all machines.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -45,9 +46,15 @@ pub(crate) struct NodeArguments {
     /// HOST:PORT, unix:PATH or shm:PATH, separated by commas.
     #[arg(long, value_name = "ADDRESS[,…]", value_delimiter = ',', help_heading = heading::LENDING)]
     pub(crate) listen: Vec<Destination>,
+    /// The rack that this machine is in, or whatever else fails as a whole [default: what the cluster says]
+    ///
+    /// Programs spread copies and parity over racks, so that they survive the loss of any of them. A name has
+    /// up to 20 letters, digits, or - _ . / :
+    #[arg(long, value_name = "NAME", help_heading = heading::LENDING)]
+    pub(crate) rack: Option<Rack>,
     /// File, or key in etcd, that says what the node `--name` lends and where it listens
     ///
-    /// FILE, or a URL etcd[s]://HOST:PORT[,…]/KEY. `--memory` and `--listen` override it.
+    /// FILE, or a URL etcd[s]://HOST:PORT[,…]/KEY. `--memory`, `--listen` and `--rack` override it.
     #[arg(
         long,
         value_name = "FILE|URL",

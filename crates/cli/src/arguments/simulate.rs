@@ -62,6 +62,9 @@ pub(crate) struct SimulateArguments {
     /// Nodes in a rack
     #[arg(long, value_name = "NUMBER", default_value_t = 40, help_heading = NETWORK)]
     pub(crate) rack: usize,
+    /// Nodes don't say in which rack they are, so blocks are not spread over racks
+    #[arg(long, help_heading = NETWORK)]
+    pub(crate) unnamed_racks: bool,
     /// A round trip within a rack; between racks it is half as long again
     #[arg(long, value_name = "TIME", default_value = "50us", value_parser = parse_latency, help_heading = NETWORK)]
     pub(crate) latency: Duration,

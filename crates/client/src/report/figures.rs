@@ -101,6 +101,7 @@ figures! {
     gauge Bytes "node" "Memory of other machines in use" |report| report.node_bytes as f64;
     gauge Bytes "node_stored" "Memory of other machines in use, including copies and parity" |report| report.node_stored_bytes as f64;
     gauge Bytes "node_leaving" "Part of it on nodes that are to be emptied; 0 when they may be stopped" |report| report.node_leaving_bytes as f64;
+    gauge Bytes "node_exposed" "Part of it that would be lost with one rack, which holds too much of it; 0 when any rack may fail" |report| report.node_exposed_bytes as f64;
     gauge Bytes "node_lacking" "Copies and parity that are missing since nodes were lost; 0 when the redundancy is whole" |report| report.node_lacking_bytes as f64;
     total Bytes "node_rebuilt" "Copies and parity that were rebuilt" |report| report.node_rebuilt_bytes as f64;
     gauge Bytes "disk" "Disk space in use" |report| report.disk_bytes as f64;

@@ -107,6 +107,10 @@ pub struct Report {
     pub nodes: u64,
     /// Of what is stored, what is on nodes that are to be emptied; zero when they may be stopped.
     pub node_leaving_bytes: u64,
+    /// What would be lost with one rack, which holds more of it than the redundancy can lose.
+    pub node_exposed_bytes: u64,
+    /// Racks that nodes have named.
+    pub node_racks: u64,
     /// What copies and parity lack since nodes were lost; zero when the redundancy is whole.
     pub node_lacking_bytes: u64,
     /// What of them was rebuilt since the start.

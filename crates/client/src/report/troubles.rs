@@ -14,6 +14,12 @@ pub fn troubles(report: &Report) -> Vec<String> {
             mebibytes(report.node_lacking_bytes)
         ));
     }
+    if report.node_exposed_bytes > 0 {
+        troubles.push(format!(
+            "one rack holds too much of {:.1} MiB, which would be lost with it; nodes in other racks are lacking, or room there",
+            mebibytes(report.node_exposed_bytes)
+        ));
+    }
     if report.node_damaged > 0 {
         troubles.push(format!(
             "nodes answered {} times with other bytes than were written; right ones were made from those of others",
@@ -53,13 +59,15 @@ mod tests {
         let report = Report {
             redundancy: "4+2".to_owned(),
             node_lacking_bytes: 3 << 20,
+            node_exposed_bytes: 5 << 20,
             node_damaged: 2,
             disk_writes_failed: 1,
             counters: [("lost".to_owned(), 5_u64.into())].into_iter().collect(),
             ..Report::default()
         };
         let said = troubles(&report);
-        assert_eq!(said.len(), 4, "{said:?}");
+        assert_eq!(said.len(), 5, "{said:?}");
+        assert!(said[1].contains("one rack") && said[1].contains("5.0 MiB"), "{said:?}");
         assert!(said[0].contains("4+2") && said[0].contains("3.0 MiB"), "{said:?}");
     }
 }

@@ -244,6 +244,11 @@ impl Client {
         self.blocks.all() as u64
     }
 
+    /// Blocks of which one rack holds too much.
+    pub(crate) fn exposed(&self) -> u64 {
+        self.block_table.exposed()
+    }
+
     /// Shards that were rebuilt.
     pub(crate) fn rebuilt(&self) -> u64 {
         self.block_table.rebuilt()

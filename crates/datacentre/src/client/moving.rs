@@ -140,8 +140,10 @@ impl Client {
         for (node, chunks) in written {
             self.reserves[usize::from(node)].used(chunks, Duration::from_nanos(between));
         }
-        if self.block_table.is_bare() && self.bare_since.is_none() {
-            // Nodes had no room for all of it: that is no failure's doing, and repaired where it can be.
+        let is_bare = self.block_table.is_bare() && self.bare_since.is_none();
+        if is_bare || self.block_table.exposed() > 0 {
+            // Nodes had no room for all of it, or racks hadn't: that is no failure's doing, and repaired if it
+            // can be.
             self.mend_soon(shared);
         }
     }

@@ -170,6 +170,7 @@ impl Client {
         if self.health[at].standing() == Standing::Up {
             self.believed[at] = identity;
             self.asked.remove(&node);
+            self.block_table.set_rack(at, shared.machines.rack_name(at));
             self.block_table.admit(at, shared.machines.lent(at));
         }
     }

@@ -1,6 +1,6 @@
-//! What was lost with a node is rebuilt, and what lies on nodes that are leaving goes elsewhere, as the
-//! supervisor's rebuilder does it. What comes next and where it goes is `farmem_remote::BlockTable`', how
-//! fast is `farmem_remote::Pace`'s.
+//! What was lost with a node is rebuilt, and what lies on nodes that are leaving, or is too much for its
+//! rack, goes elsewhere, as the supervisor's rebuilder does it. What comes next and where it goes is
+//! `farmem_remote::BlockTable`', how fast is `farmem_remote::Pace`'s.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -15,6 +15,8 @@ use crate::shared::{Event, Shared};
 
 /// Between two looks whether anything is lacking, and after what could not be done.
 const LOOK: Time = 50_000_000;
+/// Between two looks whether what one rack holds too much of can be spread, when last it couldn't.
+const SPREAD: Time = 1_000_000_000;
 /// A node that doesn't send a shard is waited for so long; all of them together, so long.
 const PATIENCE: Time = 2_000_000_000;
 const ALL_PATIENCE: Time = 3_000_000_000;
@@ -47,7 +49,8 @@ impl Client {
     pub(crate) fn mend(&mut self, shared: &mut Shared) {
         self.is_mend_due = false;
         self.note_whole(shared);
-        if !self.block_table.is_bare() && !self.block_table.is_any_leaving() {
+        let is_exposed = self.block_table.exposed() > 0;
+        if !self.block_table.is_bare() && !self.block_table.is_any_leaving() && !is_exposed {
             return;
         }
         let pause = self.pace.wait(shared.clock.elapsed());
@@ -57,7 +60,10 @@ impl Client {
         self.replenish(shared, CHUNKS, false);
         match self.next_piece(shared) {
             Some((located, allotment, is_bare)) => self.begin_piece(shared, located, allotment, is_bare),
-            None => self.mend_after(shared, LOOK),
+            None => {
+                let is_urgent = self.block_table.is_bare() || self.block_table.is_any_leaving();
+                self.mend_after(shared, if is_urgent { LOOK } else { SPREAD });
+            }
         }
     }
 
@@ -72,7 +78,8 @@ impl Client {
         shared.costs.of(Decision::Repair, || {
             let bare = block_table.next_bare(bound).map(|(located, allotment)| (located, allotment, true));
             let next = bare.or_else(|| {
-                block_table.next_leaving(bound).map(|(located, allotment)| (located, allotment, false))
+                let moved = block_table.next_leaving(bound).or_else(|| block_table.next_exposed(bound));
+                moved.map(|(located, allotment)| (located, allotment, false))
             });
             (next, steps.get())
         })

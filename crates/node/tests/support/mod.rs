@@ -35,6 +35,7 @@ pub(crate) struct Wanted {
     pub(crate) lease: Duration,
     pub(crate) listen: fn(&TempDir) -> Destination,
     pub(crate) security: Security,
+    pub(crate) rack: Option<farmem_transport::Rack>,
     pub(crate) rdma: bool,
 }
 
@@ -64,7 +65,14 @@ pub(crate) fn new_key() -> Security {
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self { frames: 1024, lease: LEASE, listen: at_loopback, security: Security::Plain, rdma: true }
+        Self {
+            frames: 1024,
+            lease: LEASE,
+            listen: at_loopback,
+            security: Security::Plain,
+            rack: None,
+            rdma: true,
+        }
     }
 }
 
@@ -76,6 +84,7 @@ impl TestNode {
             security: wanted.security.clone(),
             memory: ByteCount::new(wanted.frames * FRAME_BYTES as u64),
             lease: wanted.lease,
+            rack: wanted.rack,
             rdma: if wanted.rdma { WantedRdma::Auto } else { WantedRdma::None },
         };
         let mut server = Server::bind(&options, None::<&std::fs::File>).unwrap();

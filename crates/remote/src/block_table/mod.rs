@@ -8,6 +8,9 @@
 
 mod nodes;
 mod placing;
+mod racks;
+#[cfg(test)]
+mod racks_tests;
 mod repair;
 mod shards;
 #[cfg(test)]
@@ -18,6 +21,7 @@ use std::collections::{BTreeSet, HashMap};
 use crate::checks::Checks;
 use crate::redundancy::{MOST_SHARDS, Redundancy};
 use nodes::NodeChunks;
+use racks::Racks;
 pub use shards::Shards;
 
 /// Chunks for shards of a block that are about to be written: for all of a new block, or for those that it
@@ -85,6 +89,11 @@ pub struct BlockTable {
     leaving: BTreeSet<u32>,
     /// The one of them that was looked at last.
     left_at: u32,
+    /// Blocks of which one rack holds more shards than may be lost.
+    exposed: BTreeSet<u32>,
+    /// The one of them that was looked at last.
+    exposed_at: u32,
+    racks: Racks,
     /// Whether nodes that are leaving take what no other has room for: it has no other place.
     is_last_resort: bool,
     serial: u64,
@@ -104,6 +113,9 @@ impl BlockTable {
             looked_at: 0,
             leaving: BTreeSet::new(),
             left_at: 0,
+            exposed: BTreeSet::new(),
+            exposed_at: 0,
+            racks: Racks::default(),
             is_last_resort: false,
             serial: 0,
             rebuilt: 0,
@@ -136,7 +148,7 @@ impl BlockTable {
         let located = Located { shards: kept, checks, serial: self.serial };
         self.blocks.insert(allotment.block, Kept { owner: allotment.owner, located });
         // A node may have begun to leave while it was written to.
-        self.note_leaving(allotment.block);
+        self.note(allotment.block);
         true
     }
 
@@ -200,8 +212,9 @@ impl BlockTable {
             self.bare.insert(block);
         }
         let is_gone = shards.count() < self.redundancy.data();
-        if is_gone {
-            self.forget(block);
+        match is_gone {
+            true => self.forget(block),
+            false => self.note_exposed(block),
         }
         is_gone
     }
@@ -214,6 +227,7 @@ impl BlockTable {
     fn forget(&mut self, block: u32) {
         self.bare.remove(&block);
         self.leaving.remove(&block);
+        self.exposed.remove(&block);
         if let Some(kept) = self.blocks.remove(&block) {
             self.free_all(kept.located.shards);
         }

@@ -1,6 +1,6 @@
 //! What each node lends and holds, and its coming and going.
 
-use farmem_transport::{Frame, MOST_CHUNKS};
+use farmem_transport::{Frame, MOST_CHUNKS, Rack};
 
 use super::{BlockTable, Kept, WrittenBy};
 
@@ -16,6 +16,8 @@ pub(super) struct NodeChunks {
     /// Whether its writer waits for an answer that is long overdue.
     is_silent: bool,
     pub(super) incarnation: u32,
+    /// The number of the rack that it is in, if that is known.
+    pub(super) rack: Option<u16>,
     pub(super) free: Vec<Frame>,
     /// By the thread that has written to them.
     spoiled: [Vec<Frame>; 2],
@@ -57,6 +59,20 @@ impl BlockTable {
         }
     }
 
+    /// A node says that it is in this rack, or in none that it knows of.
+    pub fn set_rack(&mut self, node: usize, rack: Option<Rack>) {
+        let number = rack.map(|rack| self.racks.number(rack));
+        let Some(chunks) = self.nodes.get_mut(node).filter(|chunks| chunks.rack != number) else { return };
+        chunks.rack = number;
+        self.on_node(node).into_iter().for_each(|block| self.note_exposed(block));
+    }
+
+    /// Blocks with a shard on a node.
+    fn on_node(&self, node: usize) -> Vec<u32> {
+        let is_there = |kept: &Kept| kept.located.shards.on(node).is_some();
+        self.blocks.iter().filter(|(_, kept)| is_there(kept)).map(|(block, _)| *block).collect()
+    }
+
     /// A node can't be used for now. What it holds is still there.
     pub fn suspend(&mut self, node: usize) {
         if let Some(chunks) = self.nodes.get_mut(node) {
@@ -72,7 +88,7 @@ impl BlockTable {
         chunks.spoiled = Default::default();
         (chunks.used, chunks.is_usable, chunks.is_full, chunks.is_silent) = (0, false, false, false);
         let least = self.redundancy.data();
-        let mut gone = Vec::new();
+        let (mut gone, mut exposed) = (Vec::new(), Vec::new());
         for (&block, kept) in &mut self.blocks {
             let shards = &mut kept.located.shards;
             if let Some(shard) = shards.on(node) {
@@ -81,9 +97,11 @@ impl BlockTable {
                     gone.push(block);
                 } else {
                     self.bare.insert(block);
+                    exposed.extend(self.exposed.contains(&block).then_some(block));
                 }
             }
         }
+        exposed.into_iter().for_each(|block| self.note_exposed(block));
         gone.iter().for_each(|block| self.forget(*block));
         gone
     }
@@ -103,9 +121,8 @@ impl BlockTable {
         let Some(chunks) = self.nodes.get_mut(node) else { return };
         chunks.is_leaving = is_leaving;
         if is_leaving {
-            let on_node = |kept: &Kept| kept.located.shards.on(node).is_some();
-            self.leaving
-                .extend(self.blocks.iter().filter(|(_, kept)| on_node(kept)).map(|(block, _)| *block));
+            let blocks = self.on_node(node);
+            self.leaving.extend(blocks);
         }
     }
 

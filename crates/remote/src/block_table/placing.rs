@@ -3,9 +3,20 @@
 use farmem_transport::RemoteAddress;
 
 use super::nodes::NodeChunks;
+use super::racks::InRacks;
 use super::{Allotment, BlockTable, Shards, WrittenBy};
 use crate::placement::{Chain, STRIPE_BLOCKS, lent, most_blocks};
 use crate::redundancy::MOST_SHARDS;
+
+/// Nodes for a block.
+struct Choice {
+    /// As many as it has shards, or fewer.
+    nodes: Vec<usize>,
+    /// Whether one that has no chunk in hand may grant some.
+    could_be_more: bool,
+    /// Whether such a one is in another rack than that which gets more than may be lost.
+    could_be_wider: bool,
+}
 
 impl BlockTable {
     /// Whether there is nowhere else to go than nodes: then those that are leaving take what the others have
@@ -54,16 +65,19 @@ impl BlockTable {
     ///
     /// A block gets fewer shards than it should only where no other node could take the rest: it is bare
     /// then. A node that has merely no chunk in hand could, once it has been asked: until then there is
-    /// nothing for the block, which so stays where it is.
+    /// nothing for the block, which so stays where it is. It is the same where one rack would get more of it
+    /// than may be lost.
     pub fn allot(&mut self, block: u32, owner: u16, most: impl Fn(usize) -> u64) -> Option<Allotment> {
         self.forget(block);
         let left = self.left.get(&owner).copied().unwrap_or(0);
-        let (mut chosen, mut could_be_more) = self.choose(owner, left, NodeChunks::takes_part, &most);
-        if chosen.len() < self.redundancy.data() && !could_be_more && self.is_last_resort {
-            (chosen, could_be_more) = self.choose(owner, left, NodeChunks::answers, &most);
+        let mut choice = self.choose(owner, left, NodeChunks::takes_part, &most);
+        if choice.nodes.len() < self.redundancy.data() && !choice.could_be_more && self.is_last_resort {
+            choice = self.choose(owner, left, NodeChunks::answers, &most);
         }
+        let Choice { nodes: mut chosen, could_be_more, could_be_wider } = choice;
         let shards = self.redundancy.shards();
-        if chosen.len() < self.redundancy.data() || chosen.len() < shards && could_be_more {
+        let waits = chosen.len() < shards && could_be_more || could_be_wider;
+        if chosen.len() < self.redundancy.data() || waits {
             return None;
         }
         self.left.insert(owner, left + 1);
@@ -74,43 +88,67 @@ impl BlockTable {
         Some(self.take_chunks(block, owner, WrittenBy::Mover, chosen.into_iter().enumerate()))
     }
 
-    /// The nodes among some for a block that is the `left`th of its process to leave, as many as it has
-    /// shards or fewer; and whether one of these nodes that has no chunk in hand may grant some.
+    /// The nodes among some for a block that is the `left`th of its process to leave.
     fn choose(
         &self,
         owner: u16,
         left: u64,
         is_among: fn(&NodeChunks) -> bool,
         most: impl Fn(usize) -> u64,
-    ) -> (Vec<usize>, bool) {
+    ) -> Choice {
         let sizes = self.sizes(is_among);
+        let redundancy = self.redundancy;
         // Once, not for each node.
         let lent = lent(&sizes);
         let mut chain = Chain::new(self.identity ^ u64::from(owner), left / STRIPE_BLOCKS, &sizes);
         let total = self.nodes.iter().map(|node| node.used).sum();
-        let mut chosen: Vec<usize> = Vec::new();
-        let mut add = |bound: &dyn Fn(usize) -> u64| {
+        let has_room = |node: usize| sizes[node] > 0 && !self.nodes[node].free.is_empty();
+        // As evenly over racks as their room allows.
+        let even = self.room_in_racks(has_room).least_bound(&InRacks::default(), redundancy.shards());
+        let widest = even.max(redundancy.parity());
+        let (mut chosen, mut in_racks): (Vec<usize>, _) = (Vec::new(), InRacks::default());
+        let mut add = |in_rack: usize, bound: &dyn Fn(usize) -> u64| {
             let mut tried = (0..).map_while(|nth| chain.get(nth));
-            while chosen.len() < self.redundancy.shards()
+            while chosen.len() < redundancy.shards()
                 && let Some(node) = tried.next()
             {
                 let chunks = &self.nodes[node];
-                if !chosen.contains(&node) && chunks.used < bound(node) && !chunks.free.is_empty() {
+                let fits = !chosen.contains(&node) && !chunks.free.is_empty() && chunks.used < bound(node);
+                if fits && in_racks.add(chunks.rack, in_rack) {
                     chosen.push(node);
                 }
             }
             chosen.len()
         };
         // First within the bounds, then wherever there is room: a bound evens out, it doesn't refuse.
-        add(&|node| most(node).min(most_blocks(total, self.nodes[node].size, lent)));
-        let count = add(&most);
-        // A block that leaves anyway is better whole than a node's load slow.
-        if count >= self.redundancy.data() {
-            add(&|_| u64::MAX);
+        let part = |node: usize| most_blocks(total, self.nodes[node].size, lent);
+        add(even, &|node| most(node).min(part(node)));
+        if self.racks() > 0 && widest > even {
+            // Evenly over racks rather than over nodes, but not at any cost: one in a small rack would have
+            // to take a part of everything.
+            add(even, &|node| most(node).min(part(node).saturating_mul(2)));
+            add(widest, &|node| most(node).min(part(node)));
+        }
+        let count = add(widest, &most);
+        // A block that leaves anyway is better whole, and better spread over racks, than a node's load slow.
+        let are_enough = || {
+            let mut taking =
+                (0..sizes.len()).filter(|node| has_room(*node) && self.nodes[*node].used < most(*node));
+            redundancy.data() > 0 && taking.nth(redundancy.data() - 1).is_some()
+        };
+        if count >= redundancy.data() || are_enough() {
+            add(widest, &|_| u64::MAX);
         }
         let may_grant =
-            |node: &NodeChunks| is_among(node) && node.size > 0 && !node.is_full && node.free.is_empty();
-        (chosen, self.nodes.iter().any(may_grant))
+            |node: &&NodeChunks| is_among(node) && node.size > 0 && !node.is_full && node.free.is_empty();
+        let is_below =
+            |node: &NodeChunks| node.rack.is_none_or(|rack| in_racks.count_in(rack) < redundancy.parity());
+        let is_exposed = redundancy.parity() > 0 && in_racks.fullest() > redundancy.parity();
+        Choice {
+            could_be_more: self.nodes.iter().any(|node| may_grant(&node)),
+            could_be_wider: is_exposed && self.nodes.iter().filter(may_grant).any(is_below),
+            nodes: chosen,
+        }
     }
 
     /// Free chunks of nodes that have some, for the shards named.

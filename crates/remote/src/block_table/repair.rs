@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use super::nodes::NodeChunks;
+use super::racks::InRacks;
 use super::{Allotment, BlockTable, Kept, Located, Shards, WrittenBy};
 use crate::placement::{Chain, STRIPE_BLOCKS};
 
@@ -11,7 +12,7 @@ use crate::placement::{Chain, STRIPE_BLOCKS};
 const TRIES: usize = 64;
 
 /// Those of these blocks that are looked at next, after the one that was last.
-fn turns(blocks: &BTreeSet<u32>, last: u32) -> Vec<u32> {
+pub(super) fn turns(blocks: &BTreeSet<u32>, last: u32) -> Vec<u32> {
     let after = (Bound::Excluded(last), Bound::Unbounded);
     blocks.range(after).chain(blocks.range(..=last)).copied().take(TRIES).collect()
 }
@@ -43,7 +44,7 @@ impl BlockTable {
             };
             let lacking =
                 (0..self.redundancy.shards()).filter(|shard| located.shards.get(*shard).is_none()).collect();
-            if let Some(allotment) = self.elsewhere(block, owner, located.shards, lacking, &most) {
+            if let Some(allotment) = self.elsewhere(block, owner, located.shards, lacking, None, &most) {
                 return Some((located, allotment));
             }
         }
@@ -59,34 +60,41 @@ impl BlockTable {
                 self.leaving.remove(&block);
                 continue;
             };
-            let shards: Vec<usize> = self.shards_leaving(located.shards).collect();
+            let shards = self.shards_leaving(located.shards);
             if shards.is_empty() {
                 self.leaving.remove(&block);
-            } else if let Some(allotment) = self.elsewhere(block, owner, located.shards, shards, &most) {
+            } else if let Some(allotment) = self.elsewhere(block, owner, located.shards, shards, None, &most)
+            {
                 return Some((located, allotment));
             }
         }
         None
     }
 
-    /// Chunks for shards of a block, on nodes that have none of its; `None` when no node has any.
-    fn elsewhere(
+    /// Chunks for shards of a block, on nodes that have none of its; `None` when no node has any. No rack has
+    /// more of the block then than `bound`, or else than it has to.
+    pub(super) fn elsewhere(
         &mut self,
         block: u32,
         owner: u16,
         known: Shards,
         wanted: Vec<usize>,
+        bound: Option<usize>,
         most: impl Fn(usize) -> u64,
     ) -> Option<Allotment> {
         let sizes = self.sizes(NodeChunks::takes_part);
         let mut chain =
             Chain::new(self.identity ^ u64::from(owner), u64::from(block) / STRIPE_BLOCKS, &sizes);
         let chain = (0..).map_while(|nth| chain.get(nth));
-        let fits = |node: &usize| {
-            let chunks = &self.nodes[*node];
-            known.on(*node).is_none() && !chunks.free.is_empty() && chunks.used < most(*node)
+        let fits = |node: usize| {
+            let chunks = &self.nodes[node];
+            known.on(node).is_none() && !chunks.free.is_empty() && chunks.used < most(node)
         };
-        let places: Vec<(usize, usize)> = wanted.into_iter().zip(chain.filter(fits)).collect();
+        let room = self.room_in_racks(|node| sizes[node] > 0 && fits(node));
+        let mut in_racks = InRacks::of(&self.nodes, known, &wanted);
+        let bound = bound.unwrap_or_else(|| room.least_bound(&in_racks, wanted.len()));
+        let spread = |node: &usize| fits(*node) && in_racks.add(self.nodes[*node].rack, bound);
+        let places: Vec<(usize, usize)> = wanted.iter().copied().zip(chain.filter(spread)).collect();
         (!places.is_empty()).then(|| self.take_chunks(block, owner, WrittenBy::Rebuilder, places.into_iter()))
     }
 
@@ -101,7 +109,7 @@ impl BlockTable {
         let written = self.written(allotment, is_written);
         let (mut added, mut moved) = (0, 0);
         let mut unused = Shards::default();
-        let is_leaving: Vec<bool> = self.nodes.iter().map(|chunks| chunks.is_leaving).collect();
+        let may_move = self.may_move(allotment.block, written);
         let kept = self.blocks.get_mut(&allotment.block).filter(|kept| kept.located.serial == located.serial);
         match kept {
             None => unused = written,
@@ -116,7 +124,7 @@ impl BlockTable {
                             added += 1;
                         }
                         // What nobody reads by that address any more goes back to the node.
-                        Some(before) if is_leaving.get(usize::from(before.node)) == Some(&true) => {
+                        Some(before) if may_move.contains(&shard) => {
                             shards.set(shard, address);
                             moved += 1;
                             if let Some(chunks) = self.nodes.get_mut(usize::from(before.node)) {
@@ -132,10 +140,28 @@ impl BlockTable {
                 }
             }
         }
-        self.note_leaving(allotment.block);
+        self.note(allotment.block);
         self.free_all(unused);
         self.rebuilt += added as u64;
         added + moved
+    }
+
+    /// Which of a block's shards are better where they were written now: those on nodes that are leaving,
+    /// and those that are too many for their racks.
+    fn may_move(&self, block: u32, written: Shards) -> Vec<usize> {
+        let Some(mut shards) = self.located(block).map(|located| located.shards) else { return Vec::new() };
+        let mut better = Vec::new();
+        for (shard, to) in written.iter() {
+            let Some(from) = shards.get(shard) else {
+                shards.set(shard, to);
+                continue;
+            };
+            if self.is_leaving(from.node.into()) || self.is_relieved(shards, shard, to.node) {
+                shards.set(shard, to);
+                better.push(shard);
+            }
+        }
+        better
     }
 
     /// Whether blocks have shards on nodes that are leaving.
@@ -156,14 +182,21 @@ impl BlockTable {
     }
 
     /// A block's shards that are on nodes which are leaving.
-    fn shards_leaving(&self, shards: Shards) -> impl Iterator<Item = usize> {
-        shards.iter().filter(|(_, address)| self.is_leaving(address.node.into())).map(|(shard, _)| shard)
+    fn shards_leaving(&self, shards: Shards) -> Vec<usize> {
+        let leaving = shards.iter().filter(|(_, address)| self.is_leaving(address.node.into()));
+        leaving.map(|(shard, _)| shard).collect()
+    }
+
+    /// Notes what the nodes of a block's shards ask for.
+    pub(super) fn note(&mut self, block: u32) {
+        self.note_leaving(block);
+        self.note_exposed(block);
     }
 
     /// Notes whether a block has shards on nodes that are leaving.
-    pub(super) fn note_leaving(&mut self, block: u32) {
+    fn note_leaving(&mut self, block: u32) {
         let is_leaving =
-            self.located(block).is_some_and(|located| self.shards_leaving(located.shards).next().is_some());
+            self.located(block).is_some_and(|located| !self.shards_leaving(located.shards).is_empty());
         if is_leaving {
             self.leaving.insert(block);
         } else {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use farmem_store::SLAB_BYTES;
+
 use super::Carrier;
 
 /// What is on nodes, and what is lacking there.
@@ -15,6 +17,10 @@ pub(crate) struct NodeFigures {
     pub(crate) members: u64,
     /// Of what is stored, what is on nodes that are to be emptied.
     pub(crate) leaving_bytes: u64,
+    /// Of what is stored, what would be lost with one rack, which holds too much of it.
+    pub(crate) exposed_bytes: u64,
+    /// Racks that nodes have named.
+    pub(crate) racks: u64,
     /// What copies and parity are lacking.
     pub(crate) lacking_bytes: u64,
     /// What of them was rebuilt since the start.
@@ -62,6 +68,8 @@ impl Carrier {
                 .filter(|(_, member)| member.is_leaving())
                 .map(|(used, _)| used * shard_bytes)
                 .sum(),
+            exposed_bytes: state.block_table.exposed() * SLAB_BYTES as u64,
+            racks: state.block_table.racks() as u64,
             lacking_bytes: state.block_table.lacking() * shard_bytes,
             rebuilt_bytes: state.block_table.rebuilt() * shard_bytes,
             reads_around: counted(&self.counts.around),

@@ -416,6 +416,7 @@ impl Carrier {
         let is_up = state.health[node].standing() == Standing::Up;
         let incarnation = state.block_table.incarnation(node);
         if is_up {
+            state.block_table.set_rack(node, description.rack);
             state.block_table.admit(node, description.frames / u64::from(self.order().frames()));
             self.fit_pool(&state);
         }

@@ -1,5 +1,5 @@
 //! The rebuilder: rebuilds shards that were lost with a node from those that are left, and moves away those
-//! on nodes that are to be emptied; at a bounded rate.
+//! on nodes that are to be emptied, or of which one rack has too many; at a bounded rate.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ use crate::threads::worker::Worker;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks whether anything is lacking, and after what could not be done.
 const LOOK: Duration = Duration::from_millis(50);
+/// Between two looks whether what one rack holds too much of can be spread, when last it couldn't.
+const SPREAD: Duration = Duration::from_secs(1);
 /// Chunks of each node that are asked for while something is lacking.
 const CHUNKS: usize = 8;
 /// When for so long no node had room for what is to leave another one, that is said. Longer than a node that
@@ -30,6 +32,8 @@ pub(super) struct Rebuilder {
     is_rebuilding: bool,
     /// When there was room for what is to leave a node, or nothing to leave, the last time.
     had_room_at: Instant,
+    /// When to look again at what one rack holds too much of.
+    spread_at: Instant,
 }
 
 impl Rebuilder {
@@ -41,17 +45,21 @@ impl Rebuilder {
     fn new(carrier: &'static Carrier) -> Self {
         let links = Links::new(carrier, REBUILD_LANE);
         let pace = Pace::new(carrier.rebuild_bytes_per_second);
-        let had_room_at = Instant::now();
+        let now = Instant::now();
         let stock = Stock::new(carrier, WrittenBy::Rebuilder);
-        Self { carrier, links, stock, pace, is_rebuilding: false, had_room_at }
+        Self { carrier, links, stock, pace, is_rebuilding: false, had_room_at: now, spread_at: now }
     }
 
-    /// Makes one block whole, or moves its shards from nodes that are leaving, as far as others have room for
-    /// it. How long to pause.
+    /// Makes one block whole, or moves its shards from nodes that are leaving or from a rack that has too
+    /// many of them, as far as others have room for it. How long to pause.
     fn step(&mut self) -> Duration {
-        let (is_bare, is_leaving) = {
+        let (is_bare, is_leaving, is_exposed) = {
             let state = self.carrier.state();
-            (state.block_table.is_bare(), state.block_table.is_any_leaving())
+            (
+                state.block_table.is_bare(),
+                state.block_table.is_any_leaving(),
+                state.block_table.exposed() > 0 && self.spread_at <= Instant::now(),
+            )
         };
         if is_bare != std::mem::replace(&mut self.is_rebuilding, is_bare) {
             match is_bare {
@@ -64,7 +72,7 @@ impl Rebuilder {
         }
         self.stock.hear(&mut self.links);
         (&mut self.links).into_iter().for_each(|link| self.stock.give_back(link));
-        if !is_bare && !is_leaving {
+        if !is_bare && !is_leaving && !is_exposed {
             (&mut self.links).into_iter().for_each(|link| link.close_if_left());
             return LOOK;
         }
@@ -74,23 +82,25 @@ impl Rebuilder {
         }
         self.stock.replenish(&mut self.links, CHUNKS);
         let now = self.carrier.now();
-        let (bare, leaving) = {
+        let (bare, leaving, exposed) = {
             let mut state = self.carrier.state();
             let most: Vec<u64> = state.health.iter().map(|health| health.most_blocks(now)).collect();
-            let bare = state.block_table.next_bare(|node| most[node]);
+            let most = |node: usize| most[node];
             // What is lacking comes first.
-            let leaving =
-                if bare.is_none() { state.block_table.next_leaving(|node| most[node]) } else { None };
-            (bare, leaving)
+            let bare = state.block_table.next_bare(most);
+            let leaving = if bare.is_none() { state.block_table.next_leaving(most) } else { None };
+            let is_next = is_exposed && bare.is_none() && leaving.is_none();
+            let exposed = if is_next { state.block_table.next_exposed(most) } else { None };
+            (bare, leaving, exposed)
         };
-        let is_done = match (bare, leaving) {
+        if bare.is_none() {
+            self.note_room(leaving.is_some() || !is_leaving);
+        }
+        let is_done = match (bare, leaving.or(exposed)) {
             (Some((located, allotment)), _) => self.rebuild(&located, &allotment),
-            (None, Some((located, allotment))) => {
-                self.note_room(true);
-                self.relocate(&located, &allotment)
-            }
+            (None, Some((located, allotment))) => self.relocate(&located, &allotment),
             (None, None) => {
-                self.note_room(!is_leaving);
+                self.spread_at = Instant::now() + SPREAD;
                 false
             }
         };

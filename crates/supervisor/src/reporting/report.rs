@@ -112,6 +112,8 @@ pub(crate) fn report(source: &Source<'_>) -> Report {
         node_stored_bytes: source.nodes.stored_bytes,
         nodes: source.nodes.members,
         node_leaving_bytes: source.nodes.leaving_bytes,
+        node_exposed_bytes: source.nodes.exposed_bytes,
+        node_racks: source.nodes.racks,
         node_lacking_bytes: source.nodes.lacking_bytes,
         node_rebuilt_bytes: source.nodes.rebuilt_bytes,
         node_reads_around: source.nodes.reads_around,

@@ -15,8 +15,12 @@ const AT: RegionOffset = RegionOffset::new(4096);
 fn introduced() -> (Link, UnixStream) {
     let (here, mut node) = UnixStream::pair().unwrap();
     here.set_nonblocking(true).unwrap();
-    let description =
-        NodeDescription { incarnation: Incarnation(7), frames: 64, lease: Duration::from_secs(60) };
+    let description = NodeDescription {
+        incarnation: Incarnation(7),
+        frames: 64,
+        lease: Duration::from_secs(60),
+        rack: None,
+    };
     node.write_all(&encode_welcome(Ok(description))).unwrap();
     let client = ClientIdentity { space: 3, lane: 0 };
     let link = Link::introduce(Stream::plain(here.into()), client, soon()).unwrap();

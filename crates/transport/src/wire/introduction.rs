@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use super::{Malformed, check, number, put};
 use crate::request::VERSION;
-use crate::{ClientIdentity, Incarnation, NodeDescription};
+use crate::{ClientIdentity, Incarnation, MOST_RACK_BYTES, NodeDescription, Rack};
 
 /// Bytes that a client introduces itself by, and bytes that a node answers that by.
 pub const INTRODUCTION_BYTES: usize = 64;
 
 const MAGIC: [u8; 8] = *b"farmem-n";
+/// Where a welcome names a rack, and where its check word is.
+const RACK_AT: usize = 40;
+const CHECK_AT: usize = 60;
+const _: () = assert!(RACK_AT + MOST_RACK_BYTES <= CHECK_AT, "a name fits");
 
 /// Why a node doesn't let a client in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -47,8 +51,8 @@ fn introduction(fill: impl FnOnce(&mut [u8; INTRODUCTION_BYTES])) -> [u8; INTROD
     put(&mut bytes, 0, &MAGIC);
     put(&mut bytes, 8, &VERSION.to_le_bytes());
     fill(&mut bytes);
-    let word = check(&[&bytes[..60]]);
-    put(&mut bytes, 60, &word);
+    let word = check(&[&bytes[..CHECK_AT]]);
+    put(&mut bytes, CHECK_AT, &word);
     bytes
 }
 
@@ -57,7 +61,7 @@ fn introduced(bytes: &[u8; INTRODUCTION_BYTES]) -> Result<u16, Malformed> {
     if bytes[..8] != MAGIC {
         return Err(Malformed::Magic);
     }
-    if bytes[60..] != check(&[&bytes[..60]]) {
+    if bytes[CHECK_AT..] != check(&[&bytes[..CHECK_AT]]) {
         return Err(Malformed::Check);
     }
     Ok(u16::from_le_bytes(number(bytes, 8)))
@@ -90,6 +94,7 @@ pub fn encode_welcome(answer: Result<NodeDescription, TurnedAway>) -> [u8; INTRO
             put(bytes, 12, &(node.lease.as_millis().min(u128::from(u32::MAX)) as u32).to_le_bytes());
             put(bytes, 16, &node.incarnation.0.to_le_bytes());
             put(bytes, 32, &node.frames.to_le_bytes());
+            put(bytes, RACK_AT, &Rack::encode(node.rack));
         }
         Err(why) => {
             bytes[10] = TurnedAway::ALL.iter().position(|other| *other == why).map_or(0, |at| at as u8 + 1)
@@ -120,5 +125,6 @@ pub fn decode_welcome(
         incarnation: Incarnation(u128::from_le_bytes(number(bytes, 16))),
         frames,
         lease: Duration::from_millis(lease_ms.into()),
+        rack: Rack::decode(number(bytes, RACK_AT)).map_err(|_| Malformed::Range)?,
     }))
 }

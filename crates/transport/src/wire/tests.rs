@@ -12,6 +12,7 @@ const NODE: NodeDescription = NodeDescription {
     incarnation: Incarnation(0x1234 << 100),
     frames: 1 << 32,
     lease: Duration::from_millis(30_000),
+    rack: None,
 };
 
 const ENDPOINT: Endpoint =
@@ -86,6 +87,21 @@ fn introductions_survive_their_encoding() {
     for why in TurnedAway::ALL {
         assert_eq!(decode_welcome(&encode_welcome(Err(why))), Ok(Err(why)));
     }
+}
+
+#[test]
+fn a_welcome_names_the_rack_and_builds_that_know_of_none_understand_each_other() {
+    let named = NodeDescription { rack: Some("row-3/rack-12".parse().unwrap()), ..NODE };
+    assert_eq!(decode_welcome(&encode_welcome(Ok(named))), Ok(Ok(named)));
+    // An earlier build sends zeros there, and reads nothing of it.
+    let (without, with) = (encode_welcome(Ok(NODE)), encode_welcome(Ok(named)));
+    assert_eq!(without[40..60], [0; 20]);
+    assert_eq!((&with[..40], &with[40..53]), (&without[..40], &b"row-3/rack-12"[..]));
+    let mut nameless = with;
+    nameless[41] = b' ';
+    let word = check(&[&nameless[..60]]);
+    nameless[60..].copy_from_slice(&word);
+    assert_eq!(decode_welcome(&nameless), Err(Malformed::Range));
 }
 
 #[test]
