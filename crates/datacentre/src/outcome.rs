@@ -57,7 +57,7 @@ pub struct Outcome {
     pub fetches_around: u64,
     /// Fetches of pages that were lost while they were waited for.
     pub fetches_failed: u64,
-    /// Clients that go around a node at the end which is well, counted for each node.
+    /// Clients that go around a node at the end which has been well for half a minute, counted for each node.
     pub shunned: u64,
     /// How full nodes were at the end.
     pub spread: Spread,

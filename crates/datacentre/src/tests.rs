@@ -119,6 +119,16 @@ fn a_slow_node_is_gone_around() {
 }
 
 #[test]
+fn nodes_that_were_slow_are_used_again() {
+    for seed in 1..4 {
+        let options = Options { slowdowns: rate(4.0), duration: Duration::from_secs(3600), seed, ..quiet() };
+        let outcome = outcome(&options);
+        assert!(outcome.causes.slowdowns > 0 && outcome.fetches_around > 0, "{outcome}");
+        assert_eq!(outcome.shunned, 0, "{outcome}");
+    }
+}
+
+#[test]
 fn a_node_that_is_emptied_loses_nothing_and_leaves_nothing_lacking() {
     let outcome = outcome(&Options { departures: rate(3.0), ..quiet() });
     assert!(outcome.causes.departures > 0, "{outcome}");

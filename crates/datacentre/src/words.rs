@@ -62,7 +62,7 @@ impl Display for Outcome {
         self.fetches.iter().try_for_each(|fetches| row(f, fetches))?;
         writeln!(
             f,
-            "{} times others were asked, since an answer was late; {} came around the node that has the page; {} failed; {} times a client shuns a node that is well",
+            "{} times others were asked, since an answer was late; {} came around the node that has the page; {} failed; {} times a client shuns a node that has been well for half a minute",
             self.fetches_late, self.fetches_around, self.fetches_failed, self.shunned
         )?;
         let spread = &self.spread;

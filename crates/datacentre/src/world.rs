@@ -197,7 +197,7 @@ impl<'a> World<'a> {
             exposed: self.clients.iter().map(Client::exposed).sum(),
             rebuilt: self.clients.iter().map(Client::rebuilt).sum(),
             unfinished: self.shared.figures.bare_clients,
-            shunned: self.clients.iter().map(|client| client.shunned(&self.shared)).sum(),
+            shunned: self.clients.iter_mut().map(|client| client.shunned(&mut self.shared)).sum(),
         };
         let spread = Spread::new(&self.shared, &self.stored());
         outcome(&self.shared, self.causes, &clients, spread, std::mem::take(&mut self.course))

@@ -1,6 +1,7 @@
 //! Which shards to ask for a range, and when it is there (Hydra's late binding, where it helps): the shard in
 //! which the range lies, alone, while its node answers as others do. Where it is away, slow or late, as many
-//! others as there are spans; whatever is there first counts.
+//! others as there are spans; whatever is there first counts. Now and then a slow node is asked as well: one
+//! that is never asked can't show that it is quick again.
 
 use std::time::Duration;
 
@@ -80,6 +81,22 @@ impl Gather {
         };
         chosen.iter().for_each(|&shard| self.parts[shard] = Part::Asked);
         Some(chosen)
+    }
+
+    /// The shard in which the range lies, and its node, while others are asked instead only because they are
+    /// quicker.
+    pub fn avoided(&self, answer_time: impl Fn(u16) -> Option<Duration>) -> Option<(usize, u16)> {
+        let (shard, node) = (self.piece.shard, self.shards.get(self.piece.shard)?.node);
+        let is_unasked = self.parts[shard] == Part::Unasked && !self.is_there();
+        let is_made_of_others = self.counted_on() >= self.redundancy.data();
+        (is_unasked && is_made_of_others && answer_time(node).is_some()).then_some((shard, node))
+    }
+
+    /// A shard is asked in addition, and nobody counts on it; what comes is taken all the same.
+    pub fn probe(&mut self, shard: usize) {
+        if let Some(part) = self.parts.get_mut(shard).filter(|part| **part == Part::Unasked) {
+            *part = Part::Late;
+        }
     }
 
     /// Nobody counts any more on what was asked so far: it takes too long. Which shards these are.
@@ -218,6 +235,45 @@ mod tests {
         assert_eq!(gather(FOUR_TWO).ask(time).map(|shards| shards.len()), Some(4));
         let only = |node: u16| if node < 3 { time(node) } else { None };
         assert_eq!(gather(FOUR_TWO).ask(only), Some(vec![1]));
+    }
+
+    #[test]
+    fn a_node_that_is_slow_may_be_asked_as_well_and_nobody_waits_for_it() {
+        let time = |node: u16| Some(if node == 1 { 9_000 * US } else { 20 * US });
+        let mut gather = gather(FOUR_TWO);
+        assert_eq!(gather.avoided(time), None, "nobody was asked yet");
+        let asked = gather.ask(time).unwrap();
+        assert_eq!(gather.avoided(time), Some((1, 1)));
+        assert_eq!(gather.avoided(|node| (node != 1).then_some(US)), None, "it is away");
+        gather.probe(1);
+        assert_eq!((gather.avoided(time), gather.ask(time)), (None, Some(vec![])));
+        assert_eq!(gather.set_late(), asked, "it is not to blame");
+        asked.iter().for_each(|&shard| gather.take(shard, vec![0]));
+        assert!(gather.is_there() && gather.is_awaited());
+    }
+
+    #[test]
+    fn a_slow_node_that_was_asked_as_well_counts_if_it_comes_first() {
+        for redundancy in [Redundancy::MIRROR, FOUR_TWO] {
+            let mut gather = gather(redundancy);
+            let direct = gather.piece().shard;
+            let time = |node: u16| Some(if usize::from(node) == direct { 9_000 * US } else { 20 * US });
+            gather.ask(time);
+            assert_eq!(gather.avoided(time).map(|(shard, _)| shard), Some(direct));
+            gather.probe(direct);
+            gather.take(direct, vec![9]);
+            assert_eq!((gather.is_there(), gather.bytes()), (true, Some(vec![9])));
+        }
+    }
+
+    #[test]
+    fn a_node_that_answers_as_others_do_is_not_asked_twice() {
+        let mut gather = gather(FOUR_TWO);
+        gather.ask(|_| Some(US));
+        assert_eq!(gather.avoided(|_| Some(US)), None);
+        gather.set_late();
+        gather.ask(|_| Some(US));
+        assert_eq!(gather.avoided(|_| Some(US)), None, "it is late, and was asked");
     }
 
     #[test]

@@ -18,6 +18,12 @@ const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MOST: Duration = Duration::from_secs(2);
 /// What the latest answer counts for, against all before it: an eighth.
 const WEIGHT: f64 = 0.125;
+/// A node that reads go around is asked all the same, to see whether it is quick again: at first after so
+/// long, and ever more rarely while it isn't.
+const PROBE_FIRST: Duration = Duration::from_millis(250);
+const PROBE_MOST: Duration = Duration::from_secs(8);
+/// What such an answer counts for: there are few of them.
+const PROBE_WEIGHT: f64 = 0.5;
 /// A node that comes back empty, or joins, gets so many slabs in its first second, and twice as many in each
 /// that follows.
 const FIRST_LOAD: u64 = 64;
@@ -68,6 +74,9 @@ pub struct Health {
     answer_time: Duration,
     /// How far answers are from that, on average.
     deviation: Duration,
+    /// When it may be asked next although reads go around it.
+    probe_at: Duration,
+    probe_after: Duration,
     /// Shards of this incarnation of it that were not what was written.
     lies: u32,
 }
@@ -87,6 +96,8 @@ impl Default for Health {
             has_joined: false,
             answer_time: Duration::ZERO,
             deviation: Duration::ZERO,
+            probe_at: Duration::ZERO,
+            probe_after: PROBE_FIRST,
             lies: 0,
         }
     }
@@ -216,9 +227,41 @@ impl Health {
 
     /// It has answered a read after that time, or not even then.
     pub fn answered(&mut self, time: Duration) {
+        self.note(time, WEIGHT);
+    }
+
+    fn note(&mut self, time: Duration, weight: f64) {
         let off = time.abs_diff(self.answer_time);
-        self.deviation = self.deviation.mul_f64(1.0 - WEIGHT) + off.mul_f64(WEIGHT);
-        self.answer_time = self.answer_time.mul_f64(1.0 - WEIGHT) + time.mul_f64(WEIGHT);
+        self.deviation = self.deviation.mul_f64(1.0 - weight) + off.mul_f64(weight);
+        self.answer_time = self.answer_time.mul_f64(1.0 - weight) + time.mul_f64(weight);
+    }
+
+    /// Whether it is to be asked now although reads go around it, because nothing else would show that it is
+    /// quick again. Whoever is told so asks it, in addition to others.
+    pub fn take_probe(&mut self, now: Duration) -> bool {
+        let is_due = self.standing == Standing::Up && now >= self.probe_at;
+        if is_due {
+            // One that was not gone around for so long has become slow again.
+            let is_anew = now >= self.probe_at + PROBE_MOST;
+            let after = if is_anew { PROBE_FIRST } else { self.probe_after };
+            self.probe_at = now + after;
+            self.probe_after = (after * 2).min(PROBE_MOST);
+        }
+        is_due
+    }
+
+    /// When it may be asked so at the earliest.
+    pub fn probe_at(&self) -> Duration {
+        self.probe_at
+    }
+
+    /// It has answered such a question at that moment, after that time.
+    pub fn probed(&mut self, now: Duration, time: Duration) {
+        if time < self.answer_time / 2 {
+            self.probe_after = PROBE_FIRST;
+            self.probe_at = self.probe_at.min(now + PROBE_FIRST);
+        }
+        self.note(time, PROBE_WEIGHT);
     }
 
     /// After this time nearly all of its answers have come.
@@ -385,6 +428,48 @@ mod tests {
         let mut health = up();
         (0..100).for_each(|nth| health.answered(Duration::from_micros(20 + nth % 10)));
         assert!((28..60).contains(&health.late_after().as_micros()), "{health:?}");
+    }
+
+    #[test]
+    fn a_node_that_is_gone_around_is_asked_ever_more_rarely_and_soon_again_when_it_is_quick() {
+        let (slow, quick) = (Duration::from_millis(50), Duration::from_micros(50));
+        let mut health = up();
+        (0..100).for_each(|_| health.answered(slow));
+        let mut asked = Vec::new();
+        for tick in 0..10 * 60 * 20 {
+            let now = START + Duration::from_millis(50) * tick;
+            if health.take_probe(now) {
+                health.probed(now, slow);
+                asked.push(now);
+            }
+        }
+        assert_eq!(asked[..3], [0, 250, 750].map(|ms| START + Duration::from_millis(ms)));
+        assert!(asked.len() <= 6 + 600 / 8, "{}", asked.len());
+        let mut now = *asked.last().unwrap() + PROBE_MOST;
+        assert!(health.answer_time() > slow / 2);
+        // It is quick from now on: some questions later it is known to be.
+        for _ in 0..7 {
+            assert!(health.take_probe(now));
+            health.probed(now, quick);
+            assert!(!health.take_probe(now));
+            now += PROBE_FIRST;
+        }
+        assert!(health.answer_time() < Duration::from_millis(1), "{health:?}");
+    }
+
+    #[test]
+    fn one_quick_answer_of_a_slow_node_does_not_make_it_quick() {
+        let mut health = up();
+        (0..100).for_each(|_| health.answered(Duration::from_millis(50)));
+        health.probed(START, Duration::from_micros(50));
+        assert!(health.answer_time() > Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_node_that_is_away_is_not_asked() {
+        let mut health = up();
+        health.failed(START);
+        assert!(!health.take_probe(START + PROBE_MOST));
     }
 
     #[test]

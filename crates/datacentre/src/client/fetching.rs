@@ -149,9 +149,16 @@ impl Client {
         }
         let mut late_at = now.saturating_add(patience);
         let mut pending: Vec<(Time, usize, Comes, Time)> = Vec::new();
+        let mut probed = None;
         let sender = space_of(reading.block);
         loop {
             if gather.is_there() {
+                // What a slow node sends may still come, though nobody waits for it.
+                for (at, shard, comes, takes) in pending {
+                    if probed == Some(shard) && comes == Comes::Content {
+                        self.learn(shards, shard, at, takes, true);
+                    }
+                }
                 shared.figures.around += u64::from(gather.is_made());
                 return Outcome::At(now);
             }
@@ -177,6 +184,14 @@ impl Client {
                 pending.push((now + takes, shard, comes, takes));
                 late_at = now.saturating_add(patience);
             }
+            if let Some((shard, node)) = gather.avoided(|node| self.answer_time(node))
+                && self.health[usize::from(node)].take_probe(Duration::from_nanos(now))
+            {
+                gather.probe(shard);
+                let (takes, comes) = self.request(shared, now, node, piece.count, sender);
+                pending.push((now + takes, shard, comes, takes));
+                probed = Some(shard);
+            }
             pending.sort_unstable();
             match pending.first().copied() {
                 Some((at, shard, comes, takes)) if at <= late_at => {
@@ -185,7 +200,7 @@ impl Client {
                     let Some(address) = gather.address(shard) else { continue };
                     if comes == Comes::Content {
                         gather.take(shard, Vec::new());
-                        self.health[usize::from(address.node)].answered(Duration::from_nanos(takes));
+                        self.learn(shards, shard, at, takes, probed == Some(shard));
                     } else {
                         gather.fail(shard);
                         let identity = self.believed[usize::from(address.node)];
@@ -205,6 +220,22 @@ impl Client {
                     }
                 }
             }
+        }
+    }
+
+    /// How long a node takes to answer, if it is up.
+    fn answer_time(&self, node: u16) -> Option<Duration> {
+        let health = &self.health[usize::from(node)];
+        (health.standing() == Standing::Up).then(|| health.answer_time())
+    }
+
+    /// A node has answered.
+    fn learn(&mut self, shards: Shards, shard: usize, at: Time, took: Time, is_probe: bool) {
+        let Some(address) = shards.get(shard) else { return };
+        let (health, took) = (&mut self.health[usize::from(address.node)], Duration::from_nanos(took));
+        match is_probe {
+            true => health.probed(Duration::from_nanos(at), took),
+            false => health.answered(took),
         }
     }
 
@@ -265,17 +296,44 @@ impl Client {
         let piece = Piece { shard, first: 0, count: 1 };
         let way = self.way(shared, address.node);
         for _ in 0..(count as u64).min(MOST_NOTED) {
-            let health = &self.health;
-            let answer_time = |node: u16| {
-                let health = &health[usize::from(node)];
-                (health.standing() == Standing::Up).then(|| health.answer_time())
+            let is_asked = |client: &Self| {
+                let asked = Gather::new(redundancy, piece, shards).ask(|node| client.answer_time(node));
+                asked == Some(vec![shard])
             };
-            if Gather::new(redundancy, piece, shards).ask(answer_time) != Some(vec![shard]) {
-                return;
-            }
             let (bytes, slowness) = (8 * PAGE_BYTES, shared.machines.slowness(node));
             let took = shared.network.transfer(&mut self.chance, now, way, bytes, slowness);
-            self.health[node].answered(Duration::from_nanos(took));
+            if is_asked(self) {
+                self.health[node].answered(Duration::from_nanos(took));
+                continue;
+            }
+            // Reads go around it. Of these, some ask it as well.
+            let pause = (now - since) as f64 / count;
+            let mut at = Duration::from_nanos(since).max(self.health[node].probe_at());
+            loop {
+                at += Duration::from_nanos(self.chance.exponential(pause) as u64 + 1);
+                if at.as_nanos() as Time > now || is_asked(self) {
+                    return;
+                }
+                if self.health[node].take_probe(at) {
+                    let took = shared.network.transfer(&mut self.chance, now, way, bytes, slowness);
+                    self.health[node].probed(at, Duration::from_nanos(took));
+                }
+                at = at.max(self.health[node].probe_at());
+            }
+        }
+    }
+
+    /// Notes all reads until now of a node that seems slow, which is otherwise done before one is followed.
+    pub(super) fn note_reads(&mut self, shared: &mut Shared, node: u16) {
+        let data = shared.options.redundancy.data();
+        let of_node = |block: u32| {
+            let shards = self.block_table.located(block)?.shards;
+            let (shard, _) = shards.iter().find(|(shard, at)| at.node == node && *shard < data)?;
+            Some((shards, shard))
+        };
+        let found = self.blocks.iter().find_map(of_node);
+        if let Some((shards, shard)) = found {
+            self.note_others(shared, shards, shard);
         }
     }
 }

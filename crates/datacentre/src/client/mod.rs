@@ -254,15 +254,24 @@ impl Client {
         self.block_table.rebuilt()
     }
 
-    /// Nodes that are well, and which it takes for slow all the same: reads go around them.
-    pub(crate) fn shunned(&self, shared: &Shared) -> u64 {
+    /// Nodes that have been well for a while, and which it takes for slow all the same: reads go around them.
+    pub(crate) fn shunned(&mut self, shared: &mut Shared) -> u64 {
+        let nodes: Vec<u16> = self.shunned_nodes(shared).collect();
+        nodes.into_iter().for_each(|node| self.note_reads(shared, node));
+        self.shunned_nodes(shared).count() as u64
+    }
+
+    fn shunned_nodes(&self, shared: &Shared) -> impl Iterator<Item = u16> {
         const QUICK: std::time::Duration = std::time::Duration::from_millis(1);
-        let is_shunned = |(node, health): &(usize, &Health)| {
+        /// After so long clients should have found out.
+        const KNOWN: Time = 30_000_000_000;
+        let is_shunned = move |(node, health): &(usize, &Health)| {
             health.standing() == Standing::Up
                 && health.answer_time() > QUICK
                 && shared.machines.slowness(*node) <= 1.0
                 && shared.machines.presence(*node) == Presence::Up
+                && shared.clock.now() - shared.machines.changed_at(*node) > KNOWN
         };
-        self.health.iter().enumerate().filter(is_shunned).count() as u64
+        self.health.iter().enumerate().filter(is_shunned).map(|(node, _)| node as u16)
     }
 }

@@ -70,6 +70,8 @@ struct Purpose {
     gather: usize,
     shard: usize,
     way: Way,
+    /// Whether others are asked instead, and it is only to show how long the node takes.
+    is_probe: bool,
 }
 
 /// A request to a node.
@@ -140,8 +142,15 @@ impl Lane {
             self.begin(taken);
         }
         if self.readings.is_empty() {
-            let wait = if self.parked.is_empty() { IDLE } else { PARKED };
+            let probed = self.probed();
+            let wait = match (probed.is_empty(), self.parked.is_empty()) {
+                // How long the node takes is not to be how long this lane sleeps.
+                (false, _) => TURN,
+                (true, false) => PARKED,
+                (true, true) => IDLE,
+            };
             self.carrier.pool.wait_for_call(self.number, wait.as_nanos() as u64);
+            probed.into_iter().for_each(|way| self.hear_from(way, Duration::ZERO));
             self.retry();
             self.look_after_links();
         } else if self.pending.is_empty() && !self.waiting.is_empty() {
@@ -237,7 +246,8 @@ impl Lane {
                     continue;
                 };
                 let node = usize::from(address.node);
-                let purpose = Purpose { reading: number, gather: nth, shard, way: Way { node, is_ahead } };
+                let way = Way { node, is_ahead };
+                let purpose = Purpose { reading: number, gather: nth, shard, way, is_probe: false };
                 let bytes = (gather.piece().count * PAGE_BYTES) as u64;
                 let class = if is_ahead { Class::Ahead } else { Class::Demand };
                 let mut turn = carrier.sharing.gate(node, Direction::In).turn(class, bytes);
@@ -254,7 +264,51 @@ impl Lane {
                     None => self.waiting.push(Waiting { purpose, node, turn }),
                 }
             }
+            self.probe((number, nth), is_ahead, gather, late);
         }
+    }
+
+    /// Asks a node as well that was gone around because it is slow, now and then, and where that holds up
+    /// nobody: it may be quick again.
+    fn probe(
+        &mut self,
+        (reading, nth): (u64, usize),
+        is_ahead: bool,
+        gather: &mut Gather,
+        late: &mut Option<Late>,
+    ) {
+        let carrier = self.carrier;
+        // Nearly always the node that has it was asked, and nobody needs the state.
+        if gather.avoided(|_| Some(Duration::ZERO)).is_none() {
+            return;
+        }
+        let avoided = {
+            let mut state = carrier.state();
+            let avoided = gather.avoided(|node| state.answer_time(node));
+            let now = carrier.now();
+            avoided.filter(|(_, node)| state.health[usize::from(*node)].take_probe(now))
+        };
+        let Some((shard, node)) = avoided else { return };
+        let node = usize::from(node);
+        if self.waiting.iter().any(|waiting| waiting.node == node) {
+            return;
+        }
+        let class = if is_ahead { Class::Ahead } else { Class::Demand };
+        let bytes = (gather.piece().count * PAGE_BYTES) as u64;
+        let Ok(pass) = carrier.sharing.gate(node, Direction::In).turn(class, bytes).take() else { return };
+        gather.probe(shard);
+        let way = Way { node, is_ahead };
+        let purpose = Purpose { reading, gather: nth, shard, way, is_probe: true };
+        if !self.submit(gather, late, purpose, pass) {
+            gather.fail(shard);
+        }
+    }
+
+    /// The links by which nothing is awaited but what shows how long their nodes take; not for long, since a
+    /// node that takes longer is slow in any case.
+    fn probed(&self) -> Vec<Way> {
+        let is_probe = |asked: &Asked| asked.purpose.is_probe && asked.since.elapsed() < IDLE;
+        self.pending.iter().filter(|(_, asked)| is_probe(asked)).map(|((way, _), _)| *way).collect()
     }
 
     /// Sends a request whose turn has come. False when it can't be sent.
@@ -540,8 +594,13 @@ impl Lane {
             (Ok(NodeAnswer::Read), Request::Read { buffer, .. }) => {
                 pass.map(Pass::finish);
                 let took = since.elapsed();
-                carrier.state().health[node].answered(took);
-                self.timing.took(way.is_ahead, took);
+                if purpose.is_probe {
+                    let now = carrier.now();
+                    carrier.state().health[node].probed(now, took);
+                } else {
+                    carrier.state().health[node].answered(took);
+                    self.timing.took(way.is_ahead, took);
+                }
                 self.take(purpose, buffer);
             }
             (Err(Failure::Refused(_)), _) => {

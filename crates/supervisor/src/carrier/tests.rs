@@ -570,6 +570,40 @@ fn with_two_of_six_nodes_away_every_page_is_made_from_the_others() {
 }
 
 #[test]
+fn a_node_that_was_slow_is_used_again_when_reads_that_went_around_it_find_it_quick() {
+    let mut world = World::filled(&[32; 6], coded(4, 2));
+    let slow = Duration::from_millis(80);
+    (0..100).for_each(|_| world.carrier.state().health[1].answered(slow));
+    assert_eq!(world.read_all(), (PAGES, 0));
+    assert!(world.carrier.figures().reads_around > 0);
+    world.wait_until("the node is known to be quick", |world| {
+        assert_eq!(world.read_all(), (PAGES, 0));
+        // Other work of the machine counts for that, too.
+        world.carrier.state().health[1].answer_time() < slow / 8
+    });
+}
+
+#[test]
+fn shards_move_to_racks_that_become_known_and_then_one_of_them_may_be_lost() {
+    let mut world = World::filled(&[32; 6], coded(2, 1));
+    for (node, rack) in world.nodes.iter().zip(["a", "a", "b", "b", "c", "c"]) {
+        node.put_in_rack(rack.parse().ok());
+        // Whoever makes a link hears of it.
+        node.cut();
+    }
+    world.wait_until("any rack may be lost", |world| {
+        let figures = world.carrier.figures();
+        figures.racks == 3 && figures.exposed_bytes == 0
+    });
+    for rack in [[2, 3], [4, 5]] {
+        rack.iter().for_each(|&node| lose(&world, node));
+        world.wait_until_whole();
+        assert_eq!(world.read_all(), (PAGES, 0));
+        world.wait_until("any rack may be lost", |world| world.carrier.figures().exposed_bytes == 0);
+    }
+}
+
+#[test]
 fn nodes_that_come_back_empty_get_their_shards_again_and_then_others_may_be_lost() {
     let world = World::filled(&[32; 6], coded(4, 2));
     for pair in [[0, 1], [2, 3], [4, 5], [1, 3]] {
