@@ -24,6 +24,7 @@ mod kernels;
 mod limits;
 mod links;
 mod managed;
+mod many_nodes;
 mod membership;
 mod memcached;
 mod node_bench;

@@ -94,6 +94,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Nothing comes by it for now: it takes little memory meanwhile.
+    pub(crate) fn rest(&mut self) {
+        self.inbox.rest();
+        if self.outbox.waiting() == 0 {
+            self.outbox = Outbox::default();
+        }
+    }
+
     /// One that has just come.
     pub(crate) fn new(stream: Stream, now: Duration) -> Self {
         Self {

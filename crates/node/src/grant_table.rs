@@ -26,7 +26,7 @@ use crate::ranges::Ranges;
 /// frames in use lie. See docs/adr/0024-spare-numbers.md.
 pub const NUMBERS_PER_FRAME: u64 = 4;
 /// Most clients at a time.
-const MOST_CLIENTS: usize = 4096;
+pub(crate) const MOST_CLIENTS: usize = 4096;
 
 /// The identity that a client has proved, if the connection demands one: the fingerprint of its
 /// certificate.

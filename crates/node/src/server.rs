@@ -21,6 +21,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::clock::Clock;
 use crate::connection::{Connection, End, Progress};
 use crate::fault::{FaultPoint, Faults};
+use crate::grant_table::MOST_CLIENTS;
 use crate::listener::Listener;
 use crate::log::Log;
 use crate::rdma::Rdma;
@@ -30,8 +31,13 @@ use crate::service::Service;
 const LOOK: Duration = Duration::from_millis(100);
 /// A client that has connected identifies itself within this time.
 const INTRODUCTION: Duration = Duration::from_secs(5);
-/// Most connections at a time.
-const MOST_CONNECTIONS: usize = 4096;
+/// Most connections at a time, however many descriptors there may be: as many clients as a node knows have 16
+/// each. Connections that say nothing take little memory, and none is kept that doesn't say who it is.
+const MOST_CONNECTIONS: usize = 16 * MOST_CLIENTS;
+/// Descriptors that are left for everything else: listeners, memory, devices, a log, metrics.
+const OTHER_DESCRIPTORS: u64 = 128;
+/// A connection by which nothing has come for so long gives back its buffers.
+const IDLE: Duration = Duration::from_secs(1);
 /// Connections that are accepted before those that are there have their turn.
 const MOST_ACCEPTED: usize = 64;
 /// Events that are looked at together.
@@ -80,6 +86,7 @@ pub struct Server {
     unidentified: BTreeSet<u64>,
     /// Connections that are to be called though nothing new has come, each of them once.
     unfinished: VecDeque<u64>,
+    most_connections: usize,
     /// Whether nobody new is heard for now: there is no room for anybody.
     is_closed: bool,
     next: u64,
@@ -136,6 +143,7 @@ impl Server {
             lanes: HashMap::new(),
             unidentified: BTreeSet::new(),
             unfinished: VecDeque::new(),
+            most_connections: most_connections(farmem_sys::descriptors::most()),
             is_closed: false,
             next: 0,
             looked_at: Duration::ZERO,
@@ -206,7 +214,7 @@ impl Server {
         for _ in 0..MOST_ACCEPTED {
             let now = self.clock.now();
             match self.listeners[at].accept(&self.security) {
-                Ok(Some((_, peer))) if self.connections.len() >= MOST_CONNECTIONS && !self.expel() => {
+                Ok(Some((_, peer))) if self.connections.len() >= self.most_connections && !self.expel() => {
                     self.log.say(now, &format!("{peer} was turned away: there are too many connections"));
                 }
                 Ok(Some((stream, peer))) => self.welcome(stream, peer, now),
@@ -366,10 +374,22 @@ impl Server {
         let silent: Vec<u64> =
             self.connections.iter().filter(|(_, place)| is_silent(place)).map(|(id, _)| *id).collect();
         silent.iter().for_each(|id| self.close(*id, &End::Silent));
+        let idle = self
+            .connections
+            .values_mut()
+            .map(|place| &mut place.connection)
+            .filter(|connection| now.saturating_sub(connection.heard_at()) > IDLE);
+        idle.for_each(Connection::rest);
         if self.is_closed {
             self.hear_listeners(true);
         }
     }
+}
+
+/// How many connections there may be in a process that may have so many descriptors.
+fn most_connections(descriptors: Option<u64>) -> usize {
+    let left = descriptors.map_or(u64::MAX, |most| most.saturating_sub(OTHER_DESCRIPTORS));
+    usize::try_from(left).unwrap_or(usize::MAX).clamp(1, MOST_CONNECTIONS)
 }
 
 fn random() -> Result<u128> {
@@ -390,6 +410,12 @@ mod tests {
 
     use super::*;
     use crate::connection::TURN;
+
+    #[test]
+    fn there_may_be_as_many_connections_as_descriptors_but_for_a_few_and_never_without_bound() {
+        assert_eq!(most_connections(Some(20_000)), 20_000 - 128);
+        assert_eq!((most_connections(Some(100)), most_connections(None)), (1, 16 * 4096));
+    }
 
     #[test]
     fn who_asks_without_pause_has_one_turn_in_each_of_the_nodes() {

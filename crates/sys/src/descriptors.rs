@@ -14,6 +14,11 @@ pub fn allow_most() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
+/// How many descriptors this process may have at present; `None` where there is no limit.
+pub fn most() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
 /// Closes all descriptors of the calling process, but those of `kept`, which are sorted. For a forked process
 /// that has nothing else of what its parent had open; whoever owned them there must never use or drop them
 /// again.

@@ -5,15 +5,27 @@ use std::io::IoSliceMut;
 use crate::LinkError;
 use crate::stream::{PORTION_BYTES, Stream};
 
+/// What is asked for first, and how much more next, where all of it came at once.
+const FIRST_PORTION_BYTES: usize = 4 << 10;
+const PORTION_GROWTH: usize = 8;
+
 /// Bytes that have come and were not looked at yet.
 ///
 /// Invariant: they are those from `start` to `end` of `bytes`. What lies behind `end` held something before,
 /// so that nothing is filled with zeros only to be overwritten.
-#[derive(Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// How much is asked for at once: little of a connection by which little comes, since what is asked for
+    /// takes memory. There may be thousands of them.
+    portion: usize,
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), start: 0, end: 0, portion: FIRST_PORTION_BYTES }
+    }
 }
 
 impl Inbox {
@@ -22,7 +34,11 @@ impl Inbox {
     /// # Errors
     /// The connection has ended.
     pub fn fill(&mut self, from: &mut Stream) -> Result<bool, LinkError> {
-        self.fill_up_to(PORTION_BYTES, from)
+        let is_more = self.fill_up_to(self.portion, from)?;
+        if is_more {
+            self.portion = (self.portion * PORTION_GROWTH).min(PORTION_BYTES);
+        }
+        Ok(is_more)
     }
 
     /// As [`Inbox::fill`], up to about so many bytes.
@@ -31,6 +47,13 @@ impl Inbox {
     /// The connection has ended.
     pub fn fill_up_to(&mut self, most: usize, from: &mut Stream) -> Result<bool, LinkError> {
         from.receive(&mut Sink { body: &mut [], filled: 0, inbox: self, most })
+    }
+
+    /// Takes as little memory as when nothing had come yet, if all has been looked at.
+    pub fn rest(&mut self) {
+        if self.start == self.end && !self.bytes.is_empty() {
+            *self = Self::default();
+        }
     }
 
     /// All that is there.
@@ -102,6 +125,8 @@ impl Sink<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     fn put(sink: &mut Sink<'_>, mut bytes: &[u8]) {
@@ -122,6 +147,25 @@ mod tests {
         put(&mut sink, b"abcde");
         assert_eq!((sink.filled, sink.inbox.bytes()), (5, &b"de"[..]));
         assert_eq!(body, *b"\0\0abc");
+    }
+
+    #[test]
+    fn little_memory_is_taken_where_little_comes_and_given_back_afterwards() {
+        let (mut here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        there.set_nonblocking(true).unwrap();
+        let mut stream = Stream::plain(there.into());
+        let mut inbox = Inbox::default();
+        here.write_all(&[7; 64]).unwrap();
+        assert!(!inbox.fill(&mut stream).unwrap());
+        assert_eq!((inbox.bytes(), inbox.bytes.len()), (&[7; 64][..], FIRST_PORTION_BYTES));
+        here.write_all(&[8; 100_000]).unwrap();
+        while inbox.fill(&mut stream).unwrap() {}
+        assert_eq!((inbox.bytes().len(), inbox.portion), (100_064, PORTION_BYTES));
+        inbox.rest();
+        assert_eq!(inbox.bytes().len(), 100_064, "it is still wanted");
+        inbox.consume(100_064);
+        inbox.rest();
+        assert_eq!((inbox.bytes.capacity(), inbox.portion), (0, FIRST_PORTION_BYTES));
     }
 
     #[test]
