@@ -59,9 +59,12 @@ def load(directory):
 
 def software_trap(rows):
     """What touches of 32 pages took beyond the handlers. With more pages some of the program's other faults evict, too, and can't be told
-    from those of touches. It depends neither on the blade nor on the client."""
+    from those of touches. It depends neither on the blade nor on the client. None where that run had other faults that brought a page."""
     for row in rows:
         if row["benchmark"] == "trap":
+            if row["swap_faults"] != row["touched"]:
+                print(f"software's trap was not measured: {row['touched']} touches, {row['swap_faults']} faults", file=sys.stderr)
+                return None
             return (row["touch_total"] - row["paging_cycles"]) / row["touched"]
     return None
 
