@@ -3,7 +3,7 @@
 # Linux with a driver for the accelerator, as one program for the simulator: firmware, device tree, kernel, benchmarks.
 
 linux_package=linux-source-6.1
-# Neither time, user nor machine gets into a kernel: the same sources make the same image, and runs that are kept by it are found again.
+# Neither time, user nor machine gets into a kernel, so that runs, which are kept by its image, can be found again.
 linux_make=(make -s ARCH=riscv CROSS_COMPILE=riscv64-linux-gnu- KBUILD_BUILD_TIMESTAMP=@0 KBUILD_BUILD_USER=farmem KBUILD_BUILD_HOST=farmem
     KBUILD_BUILD_VERSION=1)
 linux_program=(riscv64-linux-gnu-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -O2 -ffreestanding -nostdlib -static -fno-builtin
