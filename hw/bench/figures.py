@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Draws the figures from what the simulations printed.
 
-    figures.py RESULTS OUTPUT [RECORDED]
+    figures.py RESULTS OUTPUT [RECORDED [--keep]]
 
 RESULTS holds one file for each simulation, named by what was simulated: SYSTEM.BENCHMARK.KEY=VALUE...  with lines `label number`.
 OUTPUT gets results.json, with every number and what it was made from, and an SVG for each figure that the results suffice for. RECORDED is
-a results.json of before: simulations repeat exactly, so what differs from it is named, and the exit status is 3.
+a results.json of before: simulations repeat exactly, so what differs from it is named, and the exit status is 3. With --keep that is no error,
+and runs on record that were not simulated again are kept, drawn, too, and still say what they were made from.
 """
 import json
 import pathlib
@@ -18,6 +19,9 @@ PAGE_KIB = 4
 PARTS = ("trap", "processing", "interface", "blade")
 COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#b0b0b0", "#8172b3", "#c44e52")
 MODES = {"software": "software", "accelerated": "accelerator"}
+# Software that does not wait for its evictions either, where that was simulated.
+ASYNCHRONOUS = "asynchronous"
+BARS = {"software": "software", "accelerated": "accelerator", ASYNCHRONOUS: "not waiting"}
 NAMES = {"bare": "bare metal", "linux": "Linux"}
 # Linux's way to its handler and back, in cycles, where the run that measures it is missing.
 SOFTWARE_TRAP = 698
@@ -25,6 +29,8 @@ SOFTWARE_TRAP = 698
 ACCELERATOR_TRAP = 208
 # The exit status where figures are drawn, but not as they were recorded.
 DRIFTED = 3
+# Of runs that were recorded before runs said what they were made from.
+MADE_UNKNOWN = {"commit": "ab36600c or before it", "kernel": "linux-source-6.1, of an unknown version"}
 # What tells a run from others: the words of its file's name.
 SETTINGS = ("system", "benchmark", "how", "clients", "mode", "pages", "local", "latency", "accelerated", "evictions", "threshold")
 
@@ -44,7 +50,8 @@ def load(directory):
             # Of several clients the one that fared worst.
             if len(words) == 3 and words[0][-1] == ":" and words[2].isdigit():
                 row[words[1]] = max(row.get(words[1], 0), int(words[2]))
-            if len(words) == 2 and words[1].isdigit():
+            # The kernel's list of figures has one that is called like a setting.
+            if len(words) == 2 and words[1].isdigit() and words[0] not in SETTINGS:
                 row[words[0]] = int(words[1])
         if row.get("right", 1) != 1 or row.get("status", 0) != 0:
             sys.exit(f"{path}: the program's result is wrong")
@@ -53,9 +60,12 @@ def load(directory):
 
 def software_trap(rows):
     """What touches of 32 pages took beyond the handlers. With more pages some of the program's other faults evict, too, and can't be told
-    from those of touches. It depends neither on the blade nor on the client."""
+    from those of touches. It depends neither on the blade nor on the client. None where that run had other faults that brought a page."""
     for row in rows:
         if row["benchmark"] == "trap":
+            if row["swap_faults"] != row["touched"]:
+                print(f"software's trap was not measured: {row['touched']} touches, {row['swap_faults']} faults", file=sys.stderr)
+                return None
             return (row["touch_total"] - row["paging_cycles"]) / row["touched"]
     return None
 
@@ -161,34 +171,37 @@ def end_to_end(rows):
             continue
         same = [other for other in rows if all(other.get(key) == row.get(key) for key in ("system", "benchmark", "pages", "local", "latency"))]
         label = f"{row['benchmark']} {row['pages'] * PAGE_KIB}K {row['local']}% {row['latency']}"
-        summary[label] = {("asynchronous" if asynchronous(other) else "waiting"): other["cycles"] / row["cycles"]
+        summary[label] = {(ASYNCHRONOUS if asynchronous(other) else "waiting"): other["cycles"] / row["cycles"]
                           for other in same if mode_of(other) == "software"}
     return {"end_to_end": summary} if summary else {}
 
 
 def programs(rows, system, latency):
-    """The paper's benchmarks at one blade: (benchmark, pages, share, run with local memory only, run for each mode), as far as there are both."""
-    found = {(row["benchmark"], row["pages"], row["local"], mode_of(row), row["latency"]): row for row in rows
-             if row["system"] == system and row["benchmark"] in ("quicksort", "gen") and not asynchronous(row)}
+    """The paper's benchmarks at one blade: (benchmark, pages, share, run with local memory only, run for each mode), as far as there are both
+    modes. Software that does not wait is a third one, where it was simulated."""
+    found = {(row["benchmark"], row["pages"], row["local"], ASYNCHRONOUS if asynchronous(row) else mode_of(row), row["latency"]): row
+             for row in rows if row["system"] == system and row["benchmark"] in ("quicksort", "gen")}
     groups = []
     for benchmark, pages, share in sorted({key[:3] for key in found}, key=lambda key: (key[0] != "quicksort", key[1], -key[2])):
         # Without paging the blade does not matter, nor who would fetch.
         alone = [row for key, row in found.items() if key[:3] == (benchmark, pages, 100)]
         both = {mode: found.get((benchmark, pages, share, mode, latency)) for mode in MODES}
         if alone and share != 100 and None not in both.values():
-            groups.append((benchmark, pages, share, alone[0], both))
+            third = found.get((benchmark, pages, share, ASYNCHRONOUS, latency))
+            groups.append((benchmark, pages, share, alone[0], both | ({ASYNCHRONOUS: third} if third else {})))
     return groups
 
 
-def compared(groups, title, unit, value, path):
+def compared(groups, title, unit, value, path, bars=BARS):
     """Bars of a value for software and accelerator, for each program; `value` is given a run and the one with local memory only."""
     if not groups:
         return {}
-    pairs = [(f"{benchmark} {pages * PAGE_KIB}K {share}%", {mode: value(row, alone) for mode, row in both.items()})
-             for benchmark, pages, share, alone, both in groups]
+    pairs = [(f"{benchmark} {pages * PAGE_KIB}K {share}%", {mode: value(row, alone) for mode, row in runs.items() if mode in bars})
+             for benchmark, pages, share, alone, runs in groups]
     drawing = Drawing(title, unit, max(max(values.values()) for _, values in pairs))
-    drawing.legend(MODES.values())
-    width = min(44, (540 / len(pairs) - 12) / 2)
+    most = max(len(values) for _, values in pairs)
+    drawing.legend(list(bars.values())[:most])
+    width = min(44, (540 / len(pairs) - 12) / most)
     for label, values in pairs:
         for index, number in enumerate(values.values()):
             drawing.bar([number], label.replace(" ", "\n") if index == 0 else "", width=width, gap=2, colours=COLOURS[index:])
@@ -265,11 +278,15 @@ def service(rows):
 
 
 def main():
-    if len(sys.argv) not in (3, 4):
+    if len(sys.argv) not in (3, 4, 5) or sys.argv[4:] not in ([], ["--keep"]):
         sys.exit(__doc__)
     results, output = map(pathlib.Path, sys.argv[1:3])
+    recorded = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    keep = len(sys.argv) == 5
     output.mkdir(parents=True, exist_ok=True)
     rows = list(load(results))
+    drift = compare(rows, recorded) if recorded else 0
+    made = provenance(rows, results, recorded if keep else None)
     summary = {}
     trap = software_trap(rows)
     if trap is not None:
@@ -284,7 +301,9 @@ def main():
 
         def draw(figure, title, unit, value, only=None):
             name = f"{system}-{figure}-{latency}"
-            found = compared([group for group in groups if only in (None, group[0])], f"{title}, {blade}", unit, value, output / f"{name}.svg")
+            # Only how long a program runs is another matter for software that does not wait.
+            found = compared([group for group in groups if only in (None, group[0])], f"{title}, {blade}", unit, value, output / f"{name}.svg",
+                             BARS if only else MODES)
             return {name: found} if found else {}
 
         # One figure for each program: they differ by an order of magnitude.
@@ -309,28 +328,48 @@ def main():
     summary |= tails(rows, output / "clients.svg")
     summary |= end_to_end(rows)
     summary |= service(rows)
-    if (results / "area.json").exists():
-        summary["area"] = json.loads((results / "area.json").read_text())
+    area = results / "area.json"
+    if area.exists():
+        summary["area"] = json.loads(area.read_text())
+    elif keep and recorded.exists():
+        summary |= {"area": before for name, before in json.loads(recorded.read_text())["summary"].items() if name == "area"}
     summary = rounded(summary)
-    drift = compare(rows, pathlib.Path(sys.argv[3])) if len(sys.argv) == 4 else 0
-    made = {}
-    if (results / "provenance.txt").exists():
-        made = dict(line.split(" ", 1) for line in (results / "provenance.txt").read_text().splitlines() if " " in line)
     (output / "results.json").write_text('{"made": ' + json.dumps(made, indent=1) + ',\n"summary": ' + json.dumps(summary, indent=1) + ',\n"runs": [\n'
                                          + ",\n".join(json.dumps(row) for row in rows) + "\n]}\n")
     print(json.dumps(summary, indent=1))
-    if drift:
+    if drift and not keep:
         sys.exit(DRIFTED)
+
+
+def settings(row):
+    return " ".join(f"{key}={row[key]}" for key in SETTINGS if key in row)
+
+
+def provenance(rows, results, recorded):
+    """What the runs were made from and with: a list, of which each row names its part. Adds those that are on record only."""
+    text = results / "provenance.txt"
+    made = [dict(line.split(" ", 1) for line in text.read_text().splitlines() if " " in line) if text.exists() else {}]
+    simulated = {settings(row) for row in rows}
+    for row in rows:
+        row["made"] = 0
+    if recorded and recorded.exists():
+        before = json.loads(recorded.read_text())
+        for row in before["runs"]:
+            if settings(row) in simulated:
+                continue
+            part = before["made"][row["made"]] if "made" in row else MADE_UNKNOWN
+            if part not in made:
+                made.append(part)
+            rows.append(row | {"made": made.index(part)})
+        rows.sort(key=settings)
+    return made
 
 
 def compare(rows, recorded):
     """Says which runs are not as they were recorded, and how many."""
     if not recorded.exists():
         return 0
-    def settings(row):
-        return " ".join(f"{key}={row[key]}" for key in SETTINGS if key in row)
-
-    before = {settings(row): row for row in json.loads(recorded.read_text())["runs"]}
+    before = {settings(row): {key: row[key] for key in row if key != "made"} for row in json.loads(recorded.read_text())["runs"]}
     both = [row for row in rows if settings(row) in before]
     other = [settings(row) for row in both if row != before[settings(row)]]
     print(f"{len(both) - len(other)} of {len(rows)} runs are as recorded in {recorded.name}, {len(other)} differ", file=sys.stderr)

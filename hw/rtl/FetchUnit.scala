@@ -75,8 +75,8 @@ class FetchUnit(p: AcceleratorParameters) extends Module {
   private val check = RegInit(sUnread)
   private val outcome = Reg(new TransferOutcome)
   private val arrived = RegInit(false.B)
-  // The page was sent away after it was decided to read it. What comes may be the blade's older copy, although
-  // the entry is the same again.
+  // The page was sent away after it was decided to read it. What comes may be the blade's older copy,
+  // although the entry is the same again.
   private val leaving = RegInit(false.B)
 
   private val reason = MuxCase(0.U(Refusal.width.W), Seq(

@@ -8,7 +8,7 @@ import freechips.rocketchip.config.Parameters
 import freechips.rocketchip.diplomacy.LazyModule
 import freechips.rocketchip.util.ElaborationArtefacts
 
-/** Elaborates the system, or units by themselves, to Verilog.
+/** Elaborates the system, or units by themselves, to Verilog; what is released to SystemVerilog.
   *
   *   Generate DIRECTORY system HARTS FREE NEW EVICT
   *   Generate DIRECTORY release HARTS FREE NEW EVICT     the accelerator without a core
@@ -29,7 +29,8 @@ object Generate {
         try out.write(contents()) finally out.close()
       }
     case directory :: "release" :: harts :: free :: fresh :: evict :: Nil =>
-      emit(directory, () => new PageFaultAccelerator(AcceleratorParameters(free.toInt, fresh.toInt, evict.toInt, harts.toInt), BlockTags()))
+      emit(directory, () => new PageFaultAccelerator(AcceleratorParameters(free.toInt, fresh.toInt, evict.toInt, harts.toInt), BlockTags()),
+        compiler = "sverilog")
     case directory :: (kind @ ("units" | "covers" | "deep")) :: names if names.nonEmpty =>
       Cover.enabled = kind == "covers"
       // As deep as the system of the evaluation, or small: tests reach full queues soon, and proofs end.
@@ -65,8 +66,8 @@ object Generate {
     }
   }
 
-  private def emit(directory: String, design: () => chisel3.RawModule): Unit = {
-    val result = Driver.execute(Array("--target-dir", directory, "--compiler", "verilog"), design)
+  private def emit(directory: String, design: () => chisel3.RawModule, compiler: String = "verilog"): Unit = {
+    val result = Driver.execute(Array("--target-dir", directory, "--compiler", compiler), design)
     result match {
       case chisel3.ChiselExecutionSuccess(_, _, Some(_: firrtl.FirrtlExecutionSuccess)) =>
       case other => sys.error(s"elaboration failed: $other")

@@ -52,16 +52,17 @@ lint=(verilator --lint-only -Wall --no-timing +define+STOP_COND=1 +define+PRINTF
 
 verilator_options=(-O3 --x-assign fast --x-initial fast --no-timing +define+STOP_COND=1 +define+PRINTF_COND=1 +define+RANDOMIZE_REG_INIT)
 
-make_unit_test() { # UNIT.v TEST.cc [OPTION]
-    verilator --cc --exe --build -j 2 "$1" "$2" --top-module "$(basename "$1" .v)" --Mdir model -Wno-lint -Wno-style \
+make_unit_test() { # UNIT TEST.cc [OPTION]; of the unit's Verilog in VERILOG
+    verilator --cc --exe --build -j 2 "$VERILOG/$1.v" "$2" --top-module "$1" --Mdir model -Wno-lint -Wno-style \
         "${verilator_options[@]}" -CFLAGS "-O1 -std=c++17 -Wall -Wextra -I$hw/dv/unit ${3:-}" -o test
 }
 
 unit_test() { # UNIT TEST [OPTION [DIRECTORY OF VERILOG]]
     local verilog
     verilog=${4:-$(unit_verilog)}
-    cached "unit-$2${3:-}" "$verilog/$1.v" "$hw/dv/unit/$2.cc" "$hw"/dv/unit/{,client_}bench.h "$hw"/dv/sim/{blade,packet}.h "$hw/sw/lib/pfa_registers.h" "${verilator_options[@]}" -- \
-        make_unit_test "$verilog/$1.v" "$hw/dv/unit/$2.cc" "${3:-}"
+    # By the unit's content: what was changed in another costs no new test.
+    VERILOG=$verilog cached "unit-$2${3:-}" "$verilog/$1.v" "$hw/dv/unit/$2.cc" "$hw"/dv/unit/{,client_}bench.h "$hw"/dv/sim/{blade,packet}.h "$hw/sw/lib/pfa_registers.h" "${verilator_options[@]}" -- \
+        make_unit_test "$1" "$hw/dv/unit/$2.cc" "${3:-}"
 }
 
 make_model() {
@@ -86,7 +87,7 @@ model() { # HARTS FREE NEW EVICT
 # A unit's test with branches and bits counted; dv/coverage/coverage.py adds them up.
 coverage_options=(--coverage-line --coverage-toggle)
 
-make_covered_unit() { # UNIT.v TEST.cc
+make_covered_unit() { # UNIT TEST.cc
     local verilator_options=("${verilator_options[@]}" "${coverage_options[@]}")
     make_unit_test "$@"
     timeout "${patience:-900}" ./model/test
@@ -96,9 +97,9 @@ make_covered_unit() { # UNIT.v TEST.cc
 covered_unit() { # UNIT TEST
     local verilog
     verilog=$(unit_verilog)
-    cached "covered-$2" "$verilog/$1.v" "$hw/dv/unit/$2.cc" "$hw"/dv/unit/{,client_}bench.h "$hw"/dv/sim/{blade,packet}.h \
+    VERILOG=$verilog cached "covered-$2" "$verilog/$1.v" "$hw/dv/unit/$2.cc" "$hw"/dv/unit/{,client_}bench.h "$hw"/dv/sim/{blade,packet}.h \
         "$hw/sw/lib/pfa_registers.h" "${verilator_options[@]}" "${coverage_options[@]}" -- \
-        make_covered_unit "$verilog/$1.v" "$hw/dv/unit/$2.cc"
+        make_covered_unit "$1" "$hw/dv/unit/$2.cc"
 }
 
 make_simulator() { # MODEL HARTS OPTIONS...

@@ -3,7 +3,9 @@
 # Linux with a driver for the accelerator, as one program for the simulator: firmware, device tree, kernel, benchmarks.
 
 linux_package=linux-source-6.1
-linux_make=(make -s ARCH=riscv CROSS_COMPILE=riscv64-linux-gnu-)
+# Neither time, user nor machine gets into a kernel, so that runs, which are kept by its image, can be found again.
+linux_make=(make -s ARCH=riscv CROSS_COMPILE=riscv64-linux-gnu- KBUILD_BUILD_TIMESTAMP=@0 KBUILD_BUILD_USER=farmem KBUILD_BUILD_HOST=farmem
+    KBUILD_BUILD_VERSION=1)
 linux_program=(riscv64-linux-gnu-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -O2 -ffreestanding -nostdlib -static -fno-builtin
     -fno-tree-loop-distribute-patterns -fno-pic -no-pie -fno-stack-protector -Wall -Wextra -Werror -Wl,--build-id=none
     -Wl,--no-warn-rwx-segments,--no-relax)
@@ -52,7 +54,7 @@ make_kernel() { # ARCHIVE
 kernel() {
     local source
     source=$(linux_source)
-    cached kernel "$source/source.tar.xz" "$hw"/linux/{pfa.c,pfa.h,kernel.patch,config} "$hw/sw/lib/pfa_registers.h" "$hw"/linux/user/* "$hw"/sw/user/{gen,sort,touches}.h -- make_kernel "$source/source.tar.xz"
+    cached kernel "$source/source.tar.xz" "$hw"/linux/{pfa.c,pfa.h,kernel.patch,config} "$hw/sw/lib/pfa_registers.h" "$hw"/linux/user/* "$hw"/sw/user/{gen,sort,touches}.h "${linux_make[*]}" -- make_kernel "$source/source.tar.xz"
 }
 
 firmware=(riscv64-unknown-elf-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -mcmodel=medany -O2 -ffreestanding -fno-builtin
