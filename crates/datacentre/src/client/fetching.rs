@@ -324,7 +324,8 @@ impl Client {
     }
 
     /// Notes all reads until now of a node that seems slow, which is otherwise done before one is followed.
-    pub(super) fn note_reads(&mut self, shared: &mut Shared, node: u16) {
+    /// Whether there is anything to read.
+    pub(super) fn note_reads(&mut self, shared: &mut Shared, node: u16) -> bool {
         let data = shared.options.redundancy.data();
         let of_node = |block: u32| {
             let shards = self.block_table.located(block)?.shards;
@@ -335,5 +336,6 @@ impl Client {
         if let Some((shards, shard)) = found {
             self.note_others(shared, shards, shard);
         }
+        found.is_some()
     }
 }

@@ -257,8 +257,9 @@ impl Client {
     /// Nodes that have been well for a while, and which it takes for slow all the same: reads go around them.
     pub(crate) fn shunned(&mut self, shared: &mut Shared) -> u64 {
         let nodes: Vec<u16> = self.shunned_nodes(shared).collect();
-        nodes.into_iter().for_each(|node| self.note_reads(shared, node));
-        self.shunned_nodes(shared).count() as u64
+        // Where nothing of its is, it reads nothing, and can't know.
+        let read: Vec<u16> = nodes.into_iter().filter(|node| self.note_reads(shared, *node)).collect();
+        self.shunned_nodes(shared).filter(|node| read.contains(node)).count() as u64
     }
 
     fn shunned_nodes(&self, shared: &Shared) -> impl Iterator<Item = u16> {

@@ -142,8 +142,8 @@ impl Client {
         }
         let is_bare = self.block_table.is_bare() && self.bare_since.is_none();
         if is_bare || self.block_table.exposed() > 0 {
-            // Nodes had no room for all of it, or racks hadn't: that is no failure's doing, and repaired if it
-            // can be.
+            // Nodes had no room for all of it, or racks hadn't: that is no failure's doing, and repaired if
+            // it can be.
             self.mend_soon(shared);
         }
     }

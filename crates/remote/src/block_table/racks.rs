@@ -1,10 +1,10 @@
 //! Racks: what fails as a whole is to hold no more of a block than may be lost (docs/adr/0070).
 //!
 //! A node says in which rack it is. One that doesn't is a rack of its own. The shards of a block go to as
-//! many racks as have room, so evenly as that allows; where a bound on a node's load stands against it, up to
-//! as many as may be lost lie in one. Where too few racks have room, one of them gets more: a block is rather
-//! whole than spread. Such a block is *exposed*, which is counted; its shards go elsewhere once that is
-//! possible.
+//! many racks as have room, as evenly as that allows. Where a node would have more than twice its part for
+//! that, up to as many as may be lost lie in one rack. Where too few racks have room, one of them gets more:
+//! a block is rather whole than spread. Such a block is *exposed*, which is counted; its shards go elsewhere
+//! once that is possible.
 
 use std::collections::HashMap;
 

@@ -577,6 +577,8 @@ fn a_node_that_was_slow_is_used_again_when_reads_that_went_around_it_find_it_qui
     assert_eq!(world.read_all(), (PAGES, 0));
     assert!(world.carrier.figures().reads_around > 0);
     world.wait_until("the node is known to be quick", |world| {
+        // What has come must be asked for again.
+        world.pool.clear_buffer();
         assert_eq!(world.read_all(), (PAGES, 0));
         // Other work of the machine counts for that, too.
         world.carrier.state().health[1].answer_time() < slow / 8
