@@ -34,8 +34,10 @@ const INTRODUCTION: Duration = Duration::from_secs(5);
 /// Most connections at a time, however many descriptors there may be: as many clients as a node knows have 16
 /// each. Connections that say nothing take little memory, and none is kept that doesn't say who it is.
 const MOST_CONNECTIONS: usize = 16 * MOST_CLIENTS;
-/// Descriptors that are left for everything else: listeners, memory, devices, a log, metrics.
+/// Descriptors that are left for everything else: listeners, memory, devices, a log, metrics. Where there are
+/// few, a quarter.
 const OTHER_DESCRIPTORS: u64 = 128;
+const OTHER_SHARE: u64 = 4;
 /// A connection by which nothing has come for so long gives back its buffers.
 const IDLE: Duration = Duration::from_secs(1);
 /// Connections that are accepted before those that are there have their turn.
@@ -388,7 +390,7 @@ impl Server {
 
 /// How many connections there may be in a process that may have so many descriptors.
 fn most_connections(descriptors: Option<u64>) -> usize {
-    let left = descriptors.map_or(u64::MAX, |most| most.saturating_sub(OTHER_DESCRIPTORS));
+    let left = descriptors.map_or(u64::MAX, |most| most - OTHER_DESCRIPTORS.min(most / OTHER_SHARE));
     usize::try_from(left).unwrap_or(usize::MAX).clamp(1, MOST_CONNECTIONS)
 }
 
@@ -414,7 +416,8 @@ mod tests {
     #[test]
     fn there_may_be_as_many_connections_as_descriptors_but_for_a_few_and_never_without_bound() {
         assert_eq!(most_connections(Some(20_000)), 20_000 - 128);
-        assert_eq!((most_connections(Some(100)), most_connections(None)), (1, 16 * 4096));
+        assert_eq!((most_connections(Some(40)), most_connections(Some(1))), (30, 1));
+        assert_eq!(most_connections(None), 16 * 4096);
     }
 
     #[test]
