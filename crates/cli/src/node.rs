@@ -121,8 +121,7 @@ struct Terms {
     rack: Option<Rack>,
 }
 
-/// The terms: as the command line says, and what it doesn't say as the cluster
-/// does.
+/// The terms: as the command line says, and what it doesn't say as the cluster does.
 fn terms(arguments: &NodeArguments) -> Result<Terms, Failure> {
     let (mut memory, mut listen, mut rack) = (arguments.memory, arguments.listen.clone(), arguments.rack);
     match (&arguments.cluster, &arguments.name) {
