@@ -143,6 +143,7 @@ impl Attacher {
         let members: Vec<u32> = found.iter().map(|process| process.number).collect();
         let used = Used::by(&members, cpu_ns_of);
         let known = self.managed();
+        self.note_managed(&known);
         lookout.newcomers.replace(
             found.iter().filter(|process| !known.contains(&process.number)).map(|process| process.number),
         );

@@ -70,6 +70,16 @@ struct Pager {
     layout: Option<Layout>,
     child: Child,
     began: Instant,
+    /// Whether it has been seen to manage its program.
+    has_come: bool,
+}
+
+impl Pager {
+    /// Whether it has been on its way for long. One that has ended isn't: its program may be about to end.
+    fn is_stuck(&self) -> bool {
+        let is_late = !self.has_come && self.began.elapsed() >= STUCK;
+        is_late && process::living(self.child.id()).is_some()
+    }
 }
 
 #[derive(Default)]
@@ -166,6 +176,13 @@ impl Attacher {
         !state.pagers.is_empty() || state.shared.has_pager()
     }
 
+    /// These processes have a pager that manages them.
+    fn note_managed(&self, managed: &HashSet<u32>) {
+        for pager in self.state().pagers.values_mut() {
+            pager.has_come |= managed.contains(&pager.of.number);
+        }
+    }
+
     fn attach(&self, identity: Identity) {
         let mut state = self.state();
         if self.application.ledger.is_withdrawing() {
@@ -176,8 +193,7 @@ impl Attacher {
             state.refused.retain(|&of, _| process::identity(of.number) == Some(of));
         }
         if let Some(pager) = state.pagers.values().find(|pager| pager.of == identity) {
-            let is_stuck = pager.began.elapsed() >= STUCK && !state.has_said;
-            if is_stuck && !self.managed().contains(&identity.number) {
+            if !state.has_said && pager.is_stuck() {
                 tell(&mut state, identity, CANNOT_CLOSE);
             }
             return;
@@ -211,7 +227,10 @@ impl Attacher {
         match began {
             Ok(child) => {
                 state.layouts.extend(layout);
-                state.pagers.insert(child.id(), Pager { of: identity, layout, child, began: Instant::now() });
+                state.pagers.insert(
+                    child.id(),
+                    Pager { of: identity, layout, child, began: Instant::now(), has_come: false },
+                );
             }
             Err(error) => {
                 if !std::mem::replace(&mut state.has_said, true) {
