@@ -12,12 +12,9 @@ const DEAD: usize = 20;
 /// Nodes, as many at a time as are quick to start so.
 fn nodes(count: usize) -> Vec<Node> {
     const AT_ONCE: usize = 8;
-    let start = |_: usize| {
-        let started: Vec<Node> = (0..count.div_ceil(AT_ONCE)).map(|_| Node::start("8M")).collect();
-        started
-    };
+    let start = || (0..count.div_ceil(AT_ONCE)).map(|_| Node::start("8M")).collect::<Vec<Node>>();
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..AT_ONCE).map(|nth| scope.spawn(move || start(nth))).collect();
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(start)).collect();
         let started = threads.into_iter().flat_map(|thread| thread.join().expect("nodes that listen"));
         started.take(count).collect()
     })

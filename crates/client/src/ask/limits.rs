@@ -79,22 +79,19 @@ mod tests {
 
     const MEBIBYTE: u64 = 1 << 20;
 
-    fn limits(local: Option<u64>, pool: Option<u64>) -> Limits {
-        let pool = pool.map(|most| PoolRange { guaranteed: None, most: ByteCount::new(most) });
-        Limits { local: local.map(ByteCount::new), pool, ..Limits::default() }
-    }
-
     #[test]
     fn limits_survive_their_packet() {
         let guaranteed = PoolRange { guaranteed: Some(ByteCount::ZERO), most: ByteCount::new(MEBIBYTE) };
+        let pool = Some(PoolRange { guaranteed: None, most: ByteCount::new(77) });
+        let local = |bytes: u64| Limits { local: Some(ByteCount::new(bytes)), ..Limits::default() };
         for wanted in [
-            limits(None, None),
-            limits(Some(8 * MEBIBYTE), None),
-            limits(Some(4096), Some(77)),
+            Limits::default(),
+            local(8 * MEBIBYTE),
+            Limits { pool, ..local(4096) },
             Limits { weight: Some(7), pool: Some(guaranteed), ..Limits::default() },
-            Limits { partition: Some(ByteCount::new(3 * MEBIBYTE)), ..limits(Some(8 * MEBIBYTE), None) },
-            Limits { cache: Some(ByteCount::ZERO), ..limits(None, None) },
-            Limits { cache: Some(ByteCount::new(MEBIBYTE)), ..limits(None, None) },
+            Limits { partition: Some(ByteCount::new(3 * MEBIBYTE)), ..local(8 * MEBIBYTE) },
+            Limits { cache: Some(ByteCount::ZERO), ..Limits::default() },
+            Limits { cache: Some(ByteCount::new(MEBIBYTE)), ..Limits::default() },
         ] {
             assert_eq!(Limits::of_request(wanted.request()), Some(wanted));
         }

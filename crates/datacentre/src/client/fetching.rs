@@ -162,13 +162,11 @@ impl Client {
                 shared.figures.around += u64::from(gather.is_made());
                 return Outcome::At(now);
             }
-            let health = &self.health;
             let asked = shared.costs.of(Decision::Read, || {
                 let steps = std::cell::Cell::new(0);
                 let answer_time = |node: u16| {
                     steps.set(steps.get() + 1);
-                    let health = &health[usize::from(node)];
-                    (health.standing() == Standing::Up).then(|| health.answer_time())
+                    self.answer_time(node)
                 };
                 (gather.ask(answer_time), steps.get())
             });

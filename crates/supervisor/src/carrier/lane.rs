@@ -248,9 +248,7 @@ impl Lane {
                 let node = usize::from(address.node);
                 let way = Way { node, is_ahead };
                 let purpose = Purpose { reading: number, gather: nth, shard, way, is_probe: false };
-                let bytes = (gather.piece().count * PAGE_BYTES) as u64;
-                let class = if is_ahead { Class::Ahead } else { Class::Demand };
-                let mut turn = carrier.sharing.gate(node, Direction::In).turn(class, bytes);
+                let mut turn = self.turn(way, gather);
                 // Nobody overtakes those who wait already, but for what nobody waits for.
                 let is_before = |waiting: &Waiting| is_ahead || !waiting.purpose.way.is_ahead;
                 let is_overtaking =
@@ -289,19 +287,23 @@ impl Lane {
             avoided.filter(|(_, node)| state.health[usize::from(*node)].take_probe(now))
         };
         let Some((shard, node)) = avoided else { return };
-        let node = usize::from(node);
-        if self.waiting.iter().any(|waiting| waiting.node == node) {
+        let way = Way { node: usize::from(node), is_ahead };
+        if self.waiting.iter().any(|waiting| waiting.node == way.node) {
             return;
         }
-        let class = if is_ahead { Class::Ahead } else { Class::Demand };
-        let bytes = (gather.piece().count * PAGE_BYTES) as u64;
-        let Ok(pass) = carrier.sharing.gate(node, Direction::In).turn(class, bytes).take() else { return };
+        let Ok(pass) = self.turn(way, gather).take() else { return };
         gather.probe(shard);
-        let way = Way { node, is_ahead };
         let purpose = Purpose { reading, gather: nth, shard, way, is_probe: true };
         if !self.submit(gather, late, purpose, pass) {
             gather.fail(shard);
         }
+    }
+
+    /// A turn at a link, for a range that comes by it.
+    fn turn(&self, way: Way, gather: &Gather) -> Turn {
+        let class = if way.is_ahead { Class::Ahead } else { Class::Demand };
+        let bytes = (gather.piece().count * PAGE_BYTES) as u64;
+        self.carrier.sharing.gate(way.node, Direction::In).turn(class, bytes)
     }
 
     /// The links by which nothing is awaited but what shows how long their nodes take; not for long, since a
