@@ -369,19 +369,17 @@ impl Server {
                 &format!("{forgotten} clients said nothing for the time of a lease, and are forgotten"),
             );
         }
-        let is_silent = |place: &Place| {
+        let mut silent = Vec::new();
+        for (&id, place) in &mut self.connections {
+            let unheard = now.saturating_sub(place.connection.heard_at());
             let patience = if place.connection.client().is_some() { self.lease } else { INTRODUCTION };
-            now.saturating_sub(place.connection.heard_at()) > patience
-        };
-        let silent: Vec<u64> =
-            self.connections.iter().filter(|(_, place)| is_silent(place)).map(|(id, _)| *id).collect();
-        silent.iter().for_each(|id| self.close(*id, &End::Silent));
-        let idle = self
-            .connections
-            .values_mut()
-            .map(|place| &mut place.connection)
-            .filter(|connection| now.saturating_sub(connection.heard_at()) > IDLE);
-        idle.for_each(Connection::rest);
+            if unheard > patience {
+                silent.push(id);
+            } else if unheard > IDLE {
+                place.connection.rest();
+            }
+        }
+        silent.into_iter().for_each(|id| self.close(id, &End::Silent));
         if self.is_closed {
             self.hear_listeners(true);
         }

@@ -209,9 +209,14 @@ impl Health {
         self.retry_at
     }
 
+    /// Whether it answers, as far as is known.
+    pub fn is_up(&self) -> bool {
+        self.standing == Standing::Up
+    }
+
     /// Whether it is up, and of this incarnation.
     pub fn is_up_as(&self, incarnation: Incarnation) -> bool {
-        self.standing == Standing::Up && self.incarnation == Some(incarnation)
+        self.is_up() && self.incarnation == Some(incarnation)
     }
 
     /// Whether it counts as lost from this moment on: a last try after the time of patience has failed. True
@@ -287,6 +292,11 @@ impl Health {
     /// How long it takes to answer, of late.
     pub fn answer_time(&self) -> Duration {
         self.answer_time
+    }
+
+    /// How long it takes to answer, if it is up.
+    pub fn answer_time_if_up(&self) -> Option<Duration> {
+        self.is_up().then_some(self.answer_time)
     }
 
     /// How many blocks it may hold at this moment: no bound, unless it has joined, or come back empty, a

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::health::{Health, Standing};
+use crate::health::Health;
 
 /// Others are asked as well after so many times as long as nearly all answers take, within these bounds:
 /// below the first a wake-up that comes late would look like a node that is slow.
@@ -35,7 +35,7 @@ impl Lateness {
 }
 
 fn count<'a>(nodes: impl Iterator<Item = &'a Health>) -> Duration {
-    let up = nodes.filter(|health| health.standing() == Standing::Up);
+    let up = nodes.filter(|health| health.is_up());
     let mut times: Vec<Duration> = up.map(Health::late_after).collect();
     let middle = times.len() / 2;
     let middle = match times.is_empty() {

@@ -13,22 +13,22 @@ use nix::unistd::Pid;
 
 use crate::application::Application;
 use crate::processes::Processes;
-use crate::processes::shares;
+use crate::processes::shares::{self, Schedule};
 use crate::processes::silent::has_messages;
-use crate::processes::stall::{Judgement, Patience, Signs, is_held};
+use crate::processes::stall::{Judgement, Patience, ProcessorTime, Signs, is_held};
 use crate::reporting::returns::Returns;
 use crate::reporting::totals::Totals;
 
-/// Asking for shared memory takes the kernel a walk over the process's pages: at most this part of the time.
-const SHARED_TIME_SHARE: u32 = 20;
-const SHARED_LEAST: Duration = Duration::from_millis(50);
+/// Looking how much the pool holds takes at most this part of the time.
+const USAGE_TIME_SHARE: u32 = 20;
+const USAGE_LEAST: Duration = Duration::from_millis(50);
 /// Between two looks no more time passes than this, unless the supervisor itself was stopped.
 const LATE: Duration = Duration::from_secs(1);
 
 /// The watch.
 pub(crate) struct Watch {
     application: Application,
-    shared_due: Instant,
+    shares: Schedule,
     last_look: Instant,
     /// By slot and process.
     patience: HashMap<(usize, u32), Patience>,
@@ -41,7 +41,7 @@ impl Watch {
     pub(crate) fn new(application: Application) -> Self {
         Self {
             application,
-            shared_due: Instant::now(),
+            shares: Schedule::default(),
             last_look: Instant::now(),
             patience: HashMap::new(),
             usage_due: Instant::now(),
@@ -64,14 +64,22 @@ impl Watch {
         self.returns.follow(self.application.ledger.budget(), || processes.sum().absences());
         if !processes.are_relatives_about() {
             self.application.ledger.note_resident_peak(self.application.ledger.resident());
-        } else if Instant::now() >= self.shared_due {
-            let began = Instant::now();
-            processes.count_relatives();
-            let resident = shares::measure(&self.application.ledger, processes);
-            self.application.ledger.note_resident_peak(resident);
-            self.shared_due = Instant::now() + (began.elapsed() * SHARED_TIME_SHARE).max(SHARED_LEAST);
+        } else {
+            self.measure_shares(processes);
         }
         self.end_stalled(processes);
+    }
+
+    fn measure_shares(&mut self, processes: &Processes) {
+        let ledger = self.application.ledger;
+        let began = Instant::now();
+        if !self.shares.is_due(began, processes.each().map(|process| process.process)) {
+            return;
+        }
+        processes.count_relatives();
+        let measured = shares::measure(&ledger, processes);
+        ledger.note_resident_peak(measured.resident);
+        self.shares.note(measured, began.elapsed(), ledger.budget(), Instant::now());
     }
 
     fn note_managed_peak(&self) {
@@ -103,7 +111,7 @@ impl Watch {
         if now.stored_pages >= self.peak.stored_pages {
             self.peak = now;
         }
-        self.usage_due = Instant::now() + (began.elapsed() * SHARED_TIME_SHARE).max(SHARED_LEAST);
+        self.usage_due = Instant::now() + (began.elapsed() * USAGE_TIME_SHARE).max(USAGE_LEAST);
     }
 
     fn end_stalled(&mut self, processes: &Processes) {
@@ -119,7 +127,8 @@ impl Watch {
             if judgement == Judgement::Fine {
                 continue;
             }
-            if is_held(number) || process.pager != number && is_held(process.pager) {
+            let is_starved = patience.is_starved(now, ProcessorTime::of(process.pager));
+            if is_starved || is_held(number) || process.pager != number && is_held(process.pager) {
                 patience.renew(now);
             } else if judgement == Judgement::Stalled {
                 view.set_failure(Failure::Stalled);

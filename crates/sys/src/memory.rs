@@ -36,6 +36,28 @@ pub fn table<T: FromZeros + Sync>(count: usize) -> Result<&'static [T], Errno> {
     Ok(unsafe { core::slice::from_raw_parts(start.as_ptr(), count) })
 }
 
+/// As [`table`], for tables of which there may be tens of thousands: nothing lies between them, so that
+/// neighbours are one mapping to the kernel, which allows a process some 65,000. Users make sure themselves
+/// that they stay within.
+///
+/// # Errors
+/// As [`table`].
+pub(crate) fn neighbouring_table<T: FromZeros + Sync>(count: usize) -> Result<&'static [T], Errno> {
+    const { assert!(size_of::<T>() > 0 && align_of::<T>() <= PAGE_BYTES) };
+    let bytes = count.checked_mul(size_of::<T>()).ok_or(Errno::NOMEM)?;
+    // SAFETY: a new private mapping at an address of the kernel's choice; nobody holds references into it.
+    let start = unsafe {
+        mmap_anonymous(
+            core::ptr::null_mut(),
+            bytes.max(1).next_multiple_of(PAGE_BYTES),
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )?
+    };
+    // SAFETY: as in `table`.
+    Ok(unsafe { core::slice::from_raw_parts(start.cast(), count) })
+}
+
 /// As [`table`], for one owner who changes it.
 ///
 /// # Errors

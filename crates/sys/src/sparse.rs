@@ -49,7 +49,7 @@ impl SparseWords {
             return Some(word);
         }
         let place = self.leaves.get(page.get() as usize / LEAF_PAGES)?;
-        let fresh = memory::table::<AtomicU64>(LEAF_PAGES).ok()?.as_ptr().cast_mut();
+        let fresh = memory::neighbouring_table::<AtomicU64>(LEAF_PAGES).ok()?.as_ptr().cast_mut();
         // The thread that loses the race leaks an untouched reservation of addresses, which costs no memory.
         let _ = place.compare_exchange(core::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire);
         self.get(page)
@@ -88,5 +88,28 @@ impl SparseWords {
         let first = page.get() as usize / LEAF_PAGES;
         let leaf = (first..LEAVES).find(|&leaf| !self.leaves[leaf].load(Ordering::Acquire).is_null())?;
         Some(page.max(PageIndex::new((leaf * LEAF_PAGES) as u64)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_words_for_data_that_lies_in_more_places_than_a_process_may_have_mappings() {
+        const PLACES: usize = 100_000;
+        let words = SparseWords::new().expect("addresses");
+        let page = |place: usize| PageIndex::new((place * LEAF_PAGES) as u64);
+        for place in 0..PLACES {
+            let word = words.get_or_create(page(place)).expect("a word");
+            if place % 8 == 0 {
+                word.store(place as u64, Ordering::Relaxed);
+            }
+        }
+        let is_kept = |place: usize| {
+            words.get(page(place)).is_some_and(|word| word.load(Ordering::Relaxed) == place as u64)
+        };
+        assert!((0..PLACES).step_by(8).all(is_kept));
+        assert_eq!(words.skip_empty(page(PLACES)), None);
     }
 }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use farmem_policy::links::Class;
-use farmem_remote::{BLOCK_PAGES, Gather, Piece, Redundancy, Shards, Standing};
+use farmem_remote::{BLOCK_PAGES, Gather, Piece, Redundancy, Shards};
 
 use super::Client;
 use super::blocks::space_of;
@@ -223,8 +223,7 @@ impl Client {
 
     /// How long a node takes to answer, if it is up.
     fn answer_time(&self, node: u16) -> Option<Duration> {
-        let health = &self.health[usize::from(node)];
-        (health.standing() == Standing::Up).then(|| health.answer_time())
+        self.health[usize::from(node)].answer_time_if_up()
     }
 
     /// A node has answered.
@@ -281,7 +280,7 @@ impl Client {
     fn note_others(&mut self, shared: &mut Shared, shards: Shards, shard: usize) {
         let Some(address) = shards.get(shard) else { return };
         let (node, now) = (usize::from(address.node), shared.clock.now());
-        if self.health[node].standing() != Standing::Up || !self.is_reachable(shared, address.node) {
+        if !self.health[node].is_up() || !self.is_reachable(shared, address.node) {
             return;
         }
         let since = self.noted[node].max(shared.machines.changed_at(node));

@@ -14,7 +14,7 @@ mod stock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use farmem_remote::{BlockTable, Checks, Health, Lateness, Member, Pace, Reserve, Shards, Span, Standing};
+use farmem_remote::{BlockTable, Checks, Health, Lateness, Member, Pace, Reserve, Shards, Span};
 
 use crate::chance::Chance;
 use crate::clock::Time;
@@ -267,7 +267,7 @@ impl Client {
         /// After so long clients should have found out.
         const KNOWN: Time = 30_000_000_000;
         let is_shunned = move |(node, health): &(usize, &Health)| {
-            health.standing() == Standing::Up
+            health.is_up()
                 && health.answer_time() > QUICK
                 && shared.machines.slowness(*node) <= 1.0
                 && shared.machines.presence(*node) == Presence::Up

@@ -41,7 +41,7 @@ impl Client {
     /// A node has failed, which this client will notice in some time.
     pub(crate) fn stricken(&mut self, shared: &mut Shared, node: u16) {
         let at = usize::from(node);
-        if self.members[at] == Member::Left || self.health[at].standing() != Standing::Up {
+        if self.members[at] == Member::Left || !self.health[at].is_up() {
             return;
         }
         let was_unaware = std::mem::replace(&mut self.watched.entry(node).or_default().is_unaware, true);
@@ -125,7 +125,7 @@ impl Client {
         if self.health[at].is_just_lost(elapsed) {
             self.lose(shared, node);
         }
-        if self.health[at].standing() == Standing::Up {
+        if self.health[at].is_up() {
             self.set_aware(shared, node);
             self.watched.remove(&node);
             return;
@@ -167,7 +167,7 @@ impl Client {
                 self.lose(shared, node);
             }
         }
-        if self.health[at].standing() == Standing::Up {
+        if self.health[at].is_up() {
             self.believed[at] = identity;
             self.asked.remove(&node);
             self.block_table.set_rack(at, shared.machines.rack_name(at));

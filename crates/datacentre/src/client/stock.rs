@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use farmem_remote::{Standing, WrittenBy};
+use farmem_remote::WrittenBy;
 use farmem_transport::MOST_CHUNKS;
 
 use super::Client;
@@ -37,10 +37,7 @@ impl Client {
 
     fn wanted(&mut self, node: u16, needed: usize, now: Time) -> usize {
         let at = usize::from(node);
-        if self.health[at].standing() != Standing::Up
-            || self.block_table.is_leaving(at)
-            || self.asked.contains(&node)
-        {
+        if !self.health[at].is_up() || self.block_table.is_leaving(at) || self.asked.contains(&node) {
             return 0;
         }
         if self.block_table.is_full(at) {
@@ -84,7 +81,7 @@ impl Client {
         let Grant { node, identity, frames, took } = grant;
         let at = usize::from(node);
         self.asked.remove(&node);
-        if identity != self.believed[at] || self.health[at].standing() != Standing::Up {
+        if identity != self.believed[at] || !self.health[at].is_up() {
             // What was granted to somebody else by now goes with the lease.
             return;
         }
@@ -100,7 +97,7 @@ impl Client {
     /// Gives back what was granted in vain.
     pub(super) fn tidy(&mut self, shared: &mut Shared) {
         for at in 0..self.health.len() {
-            if self.health[at].standing() != Standing::Up {
+            if !self.health[at].is_up() {
                 continue;
             }
             let in_hand = self.block_table.in_hand(at);

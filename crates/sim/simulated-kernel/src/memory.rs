@@ -50,6 +50,14 @@ pub fn table<T: FromZeros + Sync>(count: usize) -> Result<&'static [T], Errno> {
     table_mut(count).map(|values| &*values)
 }
 
+/// As [`table`]: here mappings are not counted.
+///
+/// # Errors
+/// No memory.
+pub(crate) fn neighbouring_table<T: FromZeros + Sync>(count: usize) -> Result<&'static [T], Errno> {
+    table(count)
+}
+
 /// As [`table`], for one owner who changes it.
 ///
 /// # Errors

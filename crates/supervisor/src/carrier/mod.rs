@@ -49,7 +49,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use farmem_remote::{
     BlockTable, Checker, Health, Lateness, Located, LostChunk, Member, Piece, Redundancy, Reserve, Reunion,
-    Span, Standing,
+    Span,
 };
 use farmem_store::{NodesConfig, SLAB_BYTES};
 use farmem_transport::{
@@ -407,13 +407,13 @@ impl Carrier {
             // Others have met another one meanwhile. Which of the two came later nobody can say.
             return Meeting::Unfit;
         }
-        let was_up = state.health[node].standing() == Standing::Up;
+        let was_up = state.health[node].is_up();
         let loss = match state.health[node].connected(now, description.incarnation) {
             Reunion::Same => Loss::default(),
             Reunion::Other => self.lose(&mut state, node),
             Reunion::Remains => return Meeting::Remains,
         };
-        let is_up = state.health[node].standing() == Standing::Up;
+        let is_up = state.health[node].is_up();
         let incarnation = state.block_table.incarnation(node);
         if is_up {
             state.block_table.set_rack(node, description.rack);
@@ -444,10 +444,10 @@ impl Carrier {
         if state.block_table.incarnation(node) != incarnation {
             return;
         }
-        let was_up = state.health[node].standing() == Standing::Up;
+        let was_up = state.health[node].is_up();
         note(&mut state.health[node], now);
         state.block_table.suspend(node);
-        let is_up = state.health[node].standing() == Standing::Up;
+        let is_up = state.health[node].is_up();
         drop(state);
         if was_up && !is_up {
             tracing::warn!(node = %self.nodes[node].address, "node does not answer");
@@ -558,13 +558,13 @@ impl Carrier {
 
     /// Whether a node answers, as far as is known.
     fn is_up(&self, node: usize) -> bool {
-        self.state().health[node].standing() == Standing::Up
+        self.state().health[node].is_up()
     }
 
     /// Which incarnation of a node answers, as far as is known.
     fn incarnation_up(&self, node: usize) -> Option<u32> {
         let state = self.state();
-        (state.health[node].standing() == Standing::Up).then(|| state.block_table.incarnation(node))
+        state.health[node].is_up().then(|| state.block_table.incarnation(node))
     }
 }
 
@@ -597,8 +597,7 @@ impl State {
 
     /// How long a node takes to answer, if it is up.
     fn answer_time(&self, node: u16) -> Option<Duration> {
-        let health = self.health.get(usize::from(node))?;
-        (health.standing() == Standing::Up).then(|| health.answer_time())
+        self.health.get(usize::from(node))?.answer_time_if_up()
     }
 
     /// After which time an answer is late.

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use farmem_remote::{Standing, WrittenBy};
+use farmem_remote::WrittenBy;
 use farmem_transport::{Answer, Chunk, Frame, MOST_CHUNKS, Request};
 
 use super::Carrier;
@@ -95,7 +95,7 @@ impl Stock {
         let node = link.node();
         let frames = {
             let mut state = self.carrier.state();
-            if state.health[node].standing() != Standing::Up {
+            if !state.health[node].is_up() {
                 return;
             }
             let in_hand = state.block_table.in_hand(node);
@@ -162,7 +162,7 @@ impl Stock {
 
     fn wanted(&mut self, node: usize, needed: usize) -> usize {
         let mut state = self.carrier.state();
-        if state.health[node].standing() != Standing::Up {
+        if !state.health[node].is_up() {
             return 0;
         }
         if state.block_table.is_leaving(node) && !state.block_table.needs_leaving() {

@@ -1,7 +1,7 @@
 //! Pagers that have stopped. Seen from outside, work lies there and nothing becomes of it: a message that
 //! nobody reads, or a fault that a handler has taken and doesn't answer. A program that somebody else has
-//! stopped looks the same; so who suspects a pager asks the kernel again and again whether its process may
-//! run at all.
+//! stopped looks the same, and so does a pager that gets no processor. So who suspects a pager asks the
+//! kernel again and again whether its process may run, and does.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -13,6 +13,8 @@ use farmem_telemetry::MAX_HANDLERS;
 const STALL: Duration = Duration::from_secs(20);
 /// From so long on, and after each further such time, it is checked whether the process may run.
 const DOUBT: Duration = Duration::from_millis(500);
+/// Threads that are ready to run and get less than one part of a processor in so many get none to speak of.
+const STARVED_SHARE: u32 = 50;
 
 /// What there is to do for a pager: each place holds a number that changes as the work comes along, 0 where
 /// there is none. The handlers' places come first, that of unread messages last.
@@ -24,6 +26,8 @@ pub(crate) struct Patience {
     signs: Signs,
     since: [Instant; MAX_HANDLERS + 1],
     asked: Instant,
+    /// What the pager's threads had had of the processors at that time, if that was asked.
+    had: Option<(Instant, ProcessorTime)>,
 }
 
 /// What to do about a pager.
@@ -39,7 +43,7 @@ pub(crate) enum Judgement {
 
 impl Patience {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { signs: [0; _], since: [now; _], asked: now }
+        Self { signs: [0; _], since: [now; _], asked: now, had: None }
     }
 
     /// One look, at that time.
@@ -56,6 +60,17 @@ impl Patience {
         }
         self.asked = now;
         if still > STALL { Judgement::Stalled } else { Judgement::Doubtful }
+    }
+
+    /// Whether the pager gets no processor to speak of, whose threads have had so much of them by now: since
+    /// this was asked before, they have waited for one all the time, or have hardly run although one of them
+    /// is ready to.
+    pub(crate) fn is_starved(&mut self, now: Instant, had: ProcessorTime) -> bool {
+        let Some((at, before)) = self.had.replace((now, had)) else { return false };
+        let passed = now - at;
+        let waited = had.waited.saturating_sub(before.waited);
+        let ran = had.ran.saturating_sub(before.ran);
+        waited > passed / 10 * 9 || before.is_any_ready && had.is_any_ready && ran < passed / STARVED_SHARE
     }
 
     /// What has passed doesn't count.
@@ -76,6 +91,32 @@ pub(crate) fn is_held(process: u32) -> bool {
             || is_frozen_place(&read("wchan"))
             || is_pagers(&stat) && is_in_file_call(&read("syscall"))
     })
+}
+
+/// What the threads of a process have had of the processors since they began, together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ProcessorTime {
+    ran: Duration,
+    /// Ready to run, without a processor. What still waits counts only when it has got one.
+    waited: Duration,
+    is_any_ready: bool,
+}
+
+impl ProcessorTime {
+    /// Of those of a pager. A kernel that doesn't count that says zero.
+    pub(crate) fn of(pager: u32) -> Self {
+        let mut sum = Self::default();
+        let threads = fs::read_dir(format!("/proc/{pager}/task")).into_iter().flatten().flatten();
+        for thread in threads {
+            let read = |name: &str| process::text(thread.path().join(name)).unwrap_or_default();
+            let counted = read("schedstat");
+            let mut numbers = counted.split_whitespace().map_while(|word| word.parse().ok());
+            sum.ran += Duration::from_nanos(numbers.next().unwrap_or_default());
+            sum.waited += Duration::from_nanos(numbers.next().unwrap_or_default());
+            sum.is_any_ready |= read("stat").rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'));
+        }
+        sum
+    }
 }
 
 fn is_pagers(stat: &str) -> bool {
@@ -191,6 +232,34 @@ mod tests {
         assert!(is_held_state("7 (a) S (b) t 1 7 7 0"));
         assert!(!is_held_state("7 (a) T b) S 1 7 7 0"));
         assert!(!is_held_state(""));
+    }
+
+    /// So many milliseconds.
+    fn had(ran: u64, waited: u64, is_any_ready: bool) -> ProcessorTime {
+        let [ran, waited] = [ran, waited].map(Duration::from_millis);
+        ProcessorTime { ran, waited, is_any_ready }
+    }
+
+    #[test]
+    fn a_pager_is_starved_whose_threads_wait_for_a_processor_and_not_one_that_sleeps_or_runs() {
+        let starts = Instant::now();
+        let is_starved = |before, after| {
+            let mut patience = Patience::new(starts);
+            assert!(!patience.is_starved(starts, before));
+            patience.is_starved(starts + DOUBT, after)
+        };
+        assert!(is_starved(had(7, 100, false), had(8, 590, false)), "it has waited");
+        assert!(is_starved(had(7, 0, true), had(7, 0, true)), "it still waits");
+        assert!(!is_starved(had(7, 0, false), had(7, 0, false)), "it sleeps");
+        assert!(!is_starved(had(7, 0, false), had(7, 0, true)), "it is about to run");
+        assert!(!is_starved(had(7, 0, true), had(400, 0, true)), "it runs");
+    }
+
+    #[test]
+    fn what_a_process_has_had_of_the_processors_is_counted() {
+        let all = ProcessorTime::of(std::process::id());
+        assert!(all.ran > Duration::ZERO && all.is_any_ready);
+        assert_eq!(ProcessorTime::of(u32::MAX), ProcessorTime::default());
     }
 
     #[test]
