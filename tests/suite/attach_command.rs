@@ -480,6 +480,26 @@ fn what_cannot_be_attached_to_is_refused_in_a_sentence() {
     assert!(unknown.contains("no application named no-such-application runs under Farmem"), "{unknown}");
 }
 
+/// Its filter is in nobody's way until it is attached to.
+#[test]
+fn a_program_that_nothing_can_be_managed_of_is_refused_with_the_reason() {
+    if !managed_runner() {
+        return;
+    }
+    let mut command = Command::new(env!("PROGRAM_UNAWARE"));
+    let mut child = command.arg("forbids_ioctl").stdout(Stdio::null()).spawn().expect("the program starts");
+    let resident = || std::fs::read_to_string(format!("/proc/{}/statm", child.id())).expect("it lives");
+    let is_full = |text: &str| text.split(' ').nth(1).and_then(|pages| pages.parse().ok()) > Some(12_000_u64);
+    wait_for("the program's memory", || is_full(&resident()).then_some(()));
+
+    let output = attach(&unique("filtered"), "16M", &[&child.id().to_string()]).output().expect("it starts");
+
+    let refused = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{refused}");
+    assert!(refused.contains("nothing can be managed") && refused.contains("forbids futex"), "{refused}");
+    assert!(end_of(&mut child).success());
+}
+
 fn kernel_thread() -> Option<u32> {
     let text = fs::read_to_string("/proc/2/stat").ok()?;
     text.contains("(kthreadd)").then_some(2)

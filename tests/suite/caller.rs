@@ -363,6 +363,28 @@ fn children_find_what_is_far_also_those_whose_puppets_are_ended() {
     }
 }
 
+/// Both supervisors find the program. One manages it, the other says that it doesn't, and both end with it.
+#[test]
+fn a_run_within_a_run_manages_its_program_and_leaves_nothing_behind() {
+    if !managed_runner() {
+        return;
+    }
+    let folder = Scratch::new();
+    let (outer, inner) = (unique("outer"), unique("inner"));
+    let mut command = farmem(&outer);
+    command.arg(farmem_binary()).args(["run", "--host", "none", "--local", "12M", "--pool", "1G"]);
+    command.args(["--name", &inner, "--"]);
+    command.arg(env!("PROGRAM_ATTACHED")).arg("threads").arg(folder.path());
+
+    let (output, errors, status) = said(command);
+
+    assert!(status.success() && output.ends_with(": 0 wrong\n"), "{output}{errors}");
+    assert!(errors.is_empty() || errors.contains("another application manages it"), "{errors}");
+    wait_for("the supervisors' ends", || {
+        (application(&outer).is_none() && application(&inner).is_none()).then_some(())
+    });
+}
+
 #[test]
 fn a_service_whose_parents_end_at_once_pages() {
     if !managed_runner() {

@@ -387,6 +387,22 @@ fn a_user_without_the_permission_is_refused() {
     assert!(said.contains("CAP_SYS_PTRACE") && said.contains("run as root"), "{said}");
 }
 
+/// Its root has all capabilities, which are good for the namespace alone.
+#[test]
+fn a_user_namespaces_root_is_refused_and_told_why() {
+    if !managed_runner() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let said = assert_refusal(
+        2,
+        Command::new("unshare")
+            .args(["--user", "--map-root-user", "--"])
+            .arg(farmem_binary())
+            .args(["run", "--local", "64M", "--", "touch", "started"]),
+    );
+    assert!(said.contains("this is a user namespace"), "{said}");
+}
+
 /// A percentage is one of what the user may use; where /proc is missing that isn't known.
 #[test]
 fn a_percentage_of_unknown_memory_is_refused() {

@@ -79,6 +79,7 @@ managed! {
     a_pager_that_comes_while_a_program_reads_random_numbers_cuts_nothing_short: "reads_random_numbers_at_once",
     a_pager_that_comes_while_a_program_asks_for_random_numbers_cuts_nothing_short: "asks_for_random_numbers_at_once",
     a_pager_that_comes_while_a_program_waits_for_requests_leaves_it_waiting: "hands_in_and_waits",
+    a_program_whose_requests_the_kernel_looks_for_by_itself_is_managed: "is_polled_by_the_kernel",
     a_program_that_locks_all_memory_at_any_moment_goes_on: "locks_all_again_and_again",
     far_pages_count_as_swapped_out_and_not_as_written: "tells_of_each_page",
     what_is_present_or_swapped_is_all_that_a_guest_has_touched: "clears_what_is_present_or_swapped_beside_a_pager",
@@ -155,6 +156,48 @@ fn assert_unmanaged(name: &str, reason: &str) {
     // It is tried for two seconds.
     assert!(said.is_empty() || said.contains(UNMANAGED) && said.contains(reason), "{said}");
     assert_eq!(number(&finished, "evicted"), 0.0);
+}
+
+/// What moves pages would be refused, or ended: nothing would leave, and nobody would know why.
+#[test]
+fn a_filter_that_forbids_what_moves_pages_leaves_its_program_unmanaged_and_that_is_said() {
+    if !managed_runner() {
+        return;
+    }
+    for name in ["forbids_ioctl", "forbids_madvise"] {
+        let finished = check(unaware(name));
+        let said = String::from_utf8_lossy(&finished.stderr).into_owned();
+        assert!(
+            said.contains(UNMANAGED) && said.contains("forbids futex, ioctl or madvise"),
+            "{name}: {said}"
+        );
+        assert_eq!(number(&finished, "evicted"), 0.0);
+    }
+}
+
+/// What the guide's limits say of it.
+#[test]
+fn a_program_that_looks_closely_sees_its_pager() {
+    if !managed_runner() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let finished = check(unaware("sees_its_pager"));
+    let expected = "a child: counted\npages: absent\ncollapse: Invalid argument\n\
+                    time namespace: Too many users\nsees its pager: 0 wrong\n";
+    assert_eq!(finished.text(), expected);
+    assert_managed(&finished);
+}
+
+/// Its program forbids nothing yet when its pager comes, and is managed.
+#[test]
+fn a_worker_whose_filter_ends_what_moves_its_pages_goes_on_and_that_is_said_and_counted() {
+    if !managed_runner() {
+        return;
+    }
+    let finished = check(unaware("worker_forbids_ioctl"));
+    let said = String::from_utf8_lossy(&finished.stderr).into_owned();
+    assert!(said.contains("nothing more of process") && said.lines().count() == 1, "{said}");
+    assert_eq!(number(&finished, "stuck"), 1.0);
 }
 
 #[test]

@@ -60,10 +60,38 @@ pub(crate) fn processes() -> Vec<u32> {
 }
 
 /// Whether another process has the memory of that puppet: one that the program made to share it, and that
-/// goes on.
+/// goes on. Another pager's puppet is none: each would wait for the other's end.
 pub(crate) fn is_shared(puppet: u32) -> bool {
-    processes().into_iter().any(|number| number != puppet && share_memory(number, puppet) == Some(true))
+    let is_puppet = |number: u32| {
+        has_another_pager(number)
+            && told::text(number as i32, "comm").is_some_and(|name| name.trim_end() == PUPPET_NAME)
+    };
+    sharing(puppet).any(|number| !is_puppet(number))
 }
+
+/// Whether a pager of another application has come to the program before that puppet was made. Of two that
+/// come at once one goes on.
+pub(crate) fn is_managed_by_another(program: u32, puppet: u32) -> bool {
+    sharing(puppet).any(|number| number != program && number < puppet && has_another_pager(number))
+}
+
+/// The other processes that have the memory of that puppet.
+fn sharing(puppet: u32) -> impl Iterator<Item = u32> {
+    let shares = move |number: &u32| *number != puppet && share_memory(*number, puppet) == Some(true);
+    processes().into_iter().filter(shares)
+}
+
+/// Whether another pager than the calling one traces that process: it is a puppet, or makes one.
+fn has_another_pager(number: u32) -> bool {
+    let tracer = told::status(number as i32).map_or(0, |status| status.tracerpid);
+    tracer != 0
+        && tracer as u32 != std::process::id()
+        && told::text(tracer, "comm").is_some_and(|name| name.trim_end() == PAGER_NAME)
+}
+
+/// As which the kernel knows a pager, and a puppet.
+const PAGER_NAME: &str = "farmem-pager";
+const PUPPET_NAME: &str = "farmem-puppet";
 
 fn is_of(number: u32, uffd: &Uffd, may_have_marker: &impl Fn(PageIndex) -> bool) -> bool {
     let folder = format!("/proc/{number}");

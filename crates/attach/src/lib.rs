@@ -59,8 +59,11 @@ pub enum AttachError {
         "it has its page table open (/proc/self/pagemap), where what is far counts as neither present nor written"
     )]
     Looking,
+    /// A pager of another application is there.
+    #[error("another application manages it")]
+    Managed,
     /// Its filters of system calls forbid what a pager needs.
-    #[error("its filter of system calls forbids futex")]
+    #[error("its filter of system calls forbids futex, ioctl or madvise")]
     Filtered,
     /// What the kernel refuses.
     #[error("the kernel refuses {what}: {errno}")]

@@ -29,6 +29,9 @@ const CHILDLESS: Duration = Duration::from_secs(1);
 /// The same while there are children without a pager of their own.
 const CHILDS_LOOK: Duration = Duration::from_millis(1);
 
+/// How long a program may take to end after its puppet has: what ends one from outside may end both.
+const ENDING: Duration = Duration::from_secs(1);
+
 /// Attaches the calling process to the process of that number, as its pager, until that has ended or is
 /// another program. `supervisor` is the address of the application that it belongs to. The calling thread
 /// must be the only one.
@@ -52,7 +55,9 @@ fn manage(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
     tracee.resume(0).map_err(AttachError::refused("the puppet's start"))?;
     let attached: &'static Attached = memory::leak(attached).map_err(AttachError::refused("memory"))?;
     subject::attach(attached);
-    let began = if attached.puppet.answers() {
+    let began = if children::is_managed_by_another(number, attached.puppet.number()) {
+        Err(AttachError::Managed)
+    } else if attached.puppet.works() {
         start.for_attached(uffd, publish).map_err(|_| AttachError::Pager("the supervisor refuses"))
     } else {
         Err(AttachError::Filtered)
@@ -141,8 +146,10 @@ fn see_through(start: Start, attached: &Attached, mut puppet: Option<Tracee>) {
     let mut java = Search::new();
     let mut stay = Stay::default();
     let stops = Stops::hear();
+    let mut stuck_since = None;
     if puppet.is_none() {
         attached.puppet.note_lost();
+        stuck_since = Some(Instant::now());
     }
     let ending = loop {
         let mut set = Vec::new();
@@ -168,6 +175,7 @@ fn see_through(start: Start, attached: &Attached, mut puppet: Option<Tracee>) {
             Some(Ok(State::Ended) | Err(_)) => {
                 puppet = None;
                 attached.puppet.note_lost();
+                stuck_since = Some(Instant::now());
             }
         }
         puppet::see_to_seized();
@@ -186,6 +194,10 @@ fn see_through(start: Start, attached: &Attached, mut puppet: Option<Tracee>) {
             part_with_child(start, engine);
         } else if is_over {
             break Ending::Over;
+        }
+        if stuck_since.is_some_and(|since| since.elapsed() >= ENDING) && !told::is_dumped(number as i32) {
+            stuck_since = None;
+            engine.note_stuck();
         }
         stay.step(engine);
         pause = unfinished::look().map_or(pause, |look| look.min(pause));

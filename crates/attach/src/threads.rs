@@ -74,14 +74,24 @@ fn is_cut(call: u64, arguments: &[u64]) -> bool {
         || call == u64::from(raw::__NR_recvmsg) && waits_for_all(2)
 }
 
+/// Whether a thread with these flags is the kernel's own, which does for the program what it has asked for:
+/// those of io_uring are listed among the program's. Such a thread can be seized, but it never stops, and
+/// what never stops can't be let go.
+fn is_worker(flags: u32) -> bool {
+    const IO_WORKER: u32 = 0x10;
+    const USER_WORKER: u32 = 0x4000;
+    flags & (IO_WORKER | USER_WORKER) != 0
+}
+
 /// The threads of a process that may be stopped, the best first.
 pub(crate) fn candidates(process: &Process) -> Result<Vec<u32>, AttachError> {
     let Ok(tasks) = process.tasks() else { return Err(AttachError::Ended) };
     let mut threads: Vec<(Cost, u32)> = tasks
         .flatten()
         .filter_map(|task| {
-            let state = task.stat().ok()?.state;
-            if matches!(state, 'Z' | 'X' | 'x' | 'D' | 't')
+            let stat = task.stat().ok()?;
+            if matches!(stat.state, 'Z' | 'X' | 'x' | 'D' | 't')
+                || is_worker(stat.flags)
                 || told::waits_for_user_space(process.pid, task.tid)
             {
                 return None;

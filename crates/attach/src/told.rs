@@ -27,6 +27,11 @@ pub(crate) fn range_of(map: &MemoryMap) -> PageRange {
     PageRange::new(VirtAddr::new(start).page(), VirtAddr::new(end).page())
 }
 
+/// Whether the kernel writes its core file. All others that share its memory have been ended by then.
+pub(crate) fn is_dumped(process: i32) -> bool {
+    text(process, "status").is_some_and(|text| text.lines().any(|line| line == "CoreDumping:\t1"))
+}
+
 /// Whether its file is a program of 32 bits.
 pub fn is_narrow(process: u32) -> bool {
     const NARROW: [u8; 5] = [0x7f, b'E', b'L', b'F', 1];

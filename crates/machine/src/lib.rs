@@ -13,4 +13,4 @@ pub mod process;
 
 pub use description::Description;
 pub use memory::{Memory, MemoryError};
-pub use privilege::may_trace;
+pub use privilege::{is_in_user_namespace, may_trace};

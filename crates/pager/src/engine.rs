@@ -170,6 +170,11 @@ impl Engine {
         self.slot.set_state(SlotState::Withdrawn);
     }
 
+    /// Nothing more of the program's memory can leave. The supervisor says so.
+    pub fn note_stuck(&self) {
+        self.slot.add(Counter::Stuck, 1);
+    }
+
     /// The program has ended, or is another one by now, and the process of the pager ends. Without that word
     /// the supervisor takes the pager's end for a failure.
     pub fn note_end(&self) {

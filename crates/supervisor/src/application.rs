@@ -154,6 +154,9 @@ fn refusal(error: UffdError) -> &'static str {
         UffdError::Denied if farmem_machine::may_trace() => {
             "a filter of system calls refuses userfaultfd; allow it in the container's seccomp profile (`farmem doctor` says more)"
         }
+        UffdError::Denied if farmem_machine::is_in_user_namespace() => {
+            "userfaultfd needs the machine's own CAP_SYS_PTRACE, and this is a user namespace; run as root outside of it (`farmem doctor` says more)"
+        }
         UffdError::Denied => "userfaultfd needs CAP_SYS_PTRACE; run as root (`farmem doctor` says more)",
         UffdError::Unsupported => OLD_KERNEL,
         _ => "this kernel offers no userfaultfd (`farmem doctor` says more)",

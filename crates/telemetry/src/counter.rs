@@ -122,4 +122,7 @@ counters! {
     MovingNs "moving_ns" Total,
     /// Time in which such pages were compared with what is stored of them, packed and stored, nanoseconds.
     StoringNs "storing_ns" Total,
+    /// Processes of which nothing more can leave: what moves their pages has been ended, as by a filter of
+    /// system calls.
+    Stuck "stuck" Total,
 }

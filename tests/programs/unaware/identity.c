@@ -1,6 +1,7 @@
 // Who a program is, and what it may do: it gives rights up before or after its pager comes, alone and with all its threads.
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <pthread.h>
 #include <sched.h>
@@ -8,6 +9,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <linux/filter.h>
@@ -70,6 +72,69 @@ static int trapped_calls(void)
 	size_t wrong = press_until_far(memory, 1) + calls_met;
 	wrong += wrong_pages(memory);
 	return report("trapped calls", wrong + calls_met);
+}
+
+// It has given up a call that it doesn't make, for good, and works on for a second.
+static int forbidden_call(const char *what, int call, uint32_t verdict)
+{
+	give_up_new_privileges();
+	filter(&call, 1, verdict);
+	return report(what, press(fresh(48), 1));
+}
+
+static int forbids_ioctl(void)
+{
+	return forbidden_call("forbids ioctl", SYS_ioctl, SECCOMP_RET_ERRNO | EPERM);
+}
+
+static int forbids_madvise(void)
+{
+	return forbidden_call("forbids madvise", SYS_madvise, SECCOMP_RET_KILL_PROCESS);
+}
+
+// A worker of a program that has given up that call when its pager had come: the worker's own puppet ends.
+static int worker_forbids_ioctl(void)
+{
+	static const int calls[] = {SYS_ioctl};
+	struct memory memory = fresh(24);
+	size_t wrong = press_until_far(memory, 1);
+	give_up_new_privileges();
+	filter(calls, 1, SECCOMP_RET_KILL_PROCESS);
+	int status = 0;
+	pid_t child = fork();
+	if (child < 0)
+		end("fork");
+	if (child == 0) {
+		struct memory own = fresh(24);
+		_exit(press(own, 3) + wrong_pages(memory) != 0);
+	}
+	if (waitpid(child, &status, 0) != child)
+		end("waitpid");
+	return report("a worker forbids ioctl", wrong + (status != 0) + wrong_pages(memory));
+}
+
+// What a program can see of its pager, by calls that hardly any makes.
+static int sees_its_pager(void)
+{
+	enum { COLLAPSE = 25, HUGE = 2 * MIB, TIME = 0x80 };
+	struct memory memory = fresh(48);
+	size_t wrong = press_until_far(memory, 2000), absent = 0;
+	struct rusage children;
+	getrusage(RUSAGE_CHILDREN, &children);
+	printf("a child: %s\n", children.ru_maxrss > 0 ? "counted" : "none");
+	for (size_t page = 0; page < memory.pages; page++) {
+		void *address = memory.words + page * WORDS;
+		int status = 0;
+		if (syscall(SYS_move_pages, 0, 1UL, &address, NULL, &status, 0) != 0)
+			end("move_pages");
+		absent += status == -ENOENT;
+	}
+	printf("pages: %s\n", absent > 0 ? "absent" : "there");
+	char *huge = (char *)(((uintptr_t)memory.words + HUGE - 1) / HUGE * HUGE);
+	printf("collapse: %s\n", madvise(huge, HUGE, COLLAPSE) == 0 ? "done" : strerror(errno));
+	int own = open("/proc/self/ns/time", O_RDONLY | O_CLOEXEC);
+	printf("time namespace: %s\n", setns(own, TIME) == 0 ? "entered" : strerror(errno));
+	return report("sees its pager", wrong + wrong_pages(memory));
 }
 
 static size_t resident_mebibytes(void)
@@ -278,6 +343,10 @@ const struct check identity_checks[] = {
 	{"no_new_privileges", no_new_privileges},
 	{"trapped_calls", trapped_calls},
 	{"refused_calls", refused_calls},
+	{"forbids_ioctl", forbids_ioctl},
+	{"forbids_madvise", forbids_madvise},
+	{"worker_forbids_ioctl", worker_forbids_ioctl},
+	{"sees_its_pager", sees_its_pager},
 	{"gives_root_up_and_forks", gives_root_up_and_forks},
 	{"gives_root_up_when_attached", gives_root_up_when_attached},
 	{"is_not_to_be_read", is_not_to_be_read},

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -421,6 +422,21 @@ static int hands_in_and_waits(void)
 	return report("hands in and waits", wrong + (status != 0) + wrong_pages(memory));
 }
 
+// A thread of the kernel's looks for the program's requests all the time, while the program itself waits.
+static int is_polled_by_the_kernel(void)
+{
+	struct io_uring_params made = {.flags = IORING_SETUP_SQPOLL, .sq_thread_idle = 60000};
+	int ring = syscall(SYS_io_uring_setup, 1, &made), events = epoll_create1(0);
+	if (ring < 0 || events < 0)
+		end("io_uring");
+	struct memory memory = fresh(48);
+	struct epoll_event event;
+	for (int nth = 0; nth < 10; nth++)
+		if (epoll_wait(events, &event, 1, 100) != 0)
+			end("epoll_wait");
+	return report("is polled by the kernel", wrong_pages(memory));
+}
+
 // A thread that locks all memory and unlocks it, again and again: that of a pager, too, at any moment.
 static atomic_int is_pressed;
 
@@ -462,6 +478,7 @@ const struct check wait_checks[] = {
 	{"reads_random_numbers_at_once", reads_random_numbers_at_once},
 	{"asks_for_random_numbers_at_once", asks_for_random_numbers_at_once},
 	{"hands_in_and_waits", hands_in_and_waits},
+	{"is_polled_by_the_kernel", is_polled_by_the_kernel},
 	{"locks_all_again_and_again", locks_all_again_and_again},
 	{0},
 };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use farmem_machine::may_trace;
+use farmem_machine::{is_in_user_namespace, may_trace};
 use procfs::process::{Process, Status};
 use rustix::fs::{Access, access};
 
@@ -18,7 +18,11 @@ pub(super) fn checks() -> Vec<Check> {
 fn privilege(has: bool) -> Check {
     Check::ok(
         "CAP_SYS_PTRACE",
-        if has { "held" } else { "not held" },
+        match has {
+            true => "held",
+            false if is_in_user_namespace() => "not held outside of this user namespace",
+            false => "not held",
+        },
         "the kernel reports forks only to a process that has it; without it, programs that fork can't be managed",
     )
     .gap_unless(has, "sudo farmem run ...")

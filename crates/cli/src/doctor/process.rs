@@ -52,7 +52,7 @@ fn page_table(number: u32) -> Check {
 /// A filter may forbid the one call without which a puppet can't wait.
 fn filter(process: &Process) -> Check {
     const NAME: &str = "its filter of calls";
-    const MEANING: &str = "one that forbids futex leaves the process unmanaged";
+    const MEANING: &str = "one that forbids futex, ioctl or madvise leaves the process unmanaged";
     match process.status().ok().and_then(|status| status.seccomp) {
         Some(0) => Check::ok(NAME, "none", MEANING),
         Some(_) => Check::unknown(NAME, "there is one, and nobody tells what it forbids", MEANING),

@@ -37,7 +37,7 @@ use farmem_store::OwnerId;
 use farmem_sys::link::Link;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
 use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
-use farmem_telemetry::{Header, MAX_PROCESSES, SlotState};
+use farmem_telemetry::{Counter, Header, MAX_PROCESSES, ProcessSlot, SlotState};
 use farmem_wire::{HAS_DISK, PACKET_BYTES, Reply, Request};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::getsockopt;
@@ -364,6 +364,7 @@ impl Processes {
     /// waits begin again.
     pub(crate) fn look_after_silent(&mut self, is_late: bool) {
         self.forget_ended();
+        self.say_who_is_stuck();
         let now = Instant::now();
         let mut orphans = Vec::new();
         for index in 0..self.silent.len() {
@@ -384,6 +385,14 @@ impl Processes {
             }
         }
         self.silent.extend(orphans);
+    }
+
+    fn say_who_is_stuck(&mut self) {
+        let is_stuck =
+            |slot: &ProcessSlot<'_>| slot.get(Counter::Stuck) > 0 && slot.state() == SlotState::Managing;
+        if let Some(slot) = self.application.ledger.slots().find(is_stuck) {
+            self.notices.say(Notice::Stuck(slot.process()));
+        }
     }
 
     /// Forgets processes whose memory is gone, and gives back what they have stored and nobody reads.

@@ -13,6 +13,8 @@ pub(crate) enum Notice {
     Crowded,
     /// A child that nobody can serve asked for a page.
     Abandoned,
+    /// What moves the pages of that process has been ended.
+    Stuck(u32),
 }
 
 impl Notice {
@@ -29,6 +31,10 @@ impl Notice {
                                 has ended; it gets SIGBUS (only processes whose parent was killed, \
                                 with its pager, can be left like this)"
                 .to_owned(),
+            Self::Stuck(process) => format!(
+                "nothing more of process {process} leaves: what moves its pages was ended, as by a filter of system \
+                 calls that the program has installed; what is far comes back as ever"
+            ),
         }
     }
 }
@@ -57,5 +63,6 @@ mod tests {
         assert!(sentence.contains("process 42") && sentence.contains("farmem doctor"), "{sentence}");
         assert!(Notice::Crowded.sentence().contains("ulimit -n"));
         assert!(Notice::Abandoned.sentence().contains("SIGBUS"));
+        assert!(Notice::Stuck(42).sentence().contains("process 42"));
     }
 }

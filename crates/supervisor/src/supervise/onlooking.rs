@@ -36,13 +36,14 @@ impl Supervisor<'_> {
 
     fn standing(&self) -> Standing {
         let (seen, report) = (self.attacher.seen(), self.report());
+        let resident = self.application.ledger.resident() + seen.unknown();
         Standing {
             name: report.name,
             process: report.process,
             processes: seen.processes as u64,
-            managed: report.processes,
+            managed: report.processes_managed,
             budget_bytes: report.budget_bytes,
-            resident_bytes: report.resident_bytes + seen.unknown().bytes().get(),
+            resident_bytes: resident.bytes().get(),
             far_bytes: PageCount::new(report.far_pages).bytes().get(),
             refusal: seen.refusal,
             is_over: false,

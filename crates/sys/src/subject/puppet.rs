@@ -334,9 +334,20 @@ impl Puppet {
         Ok(())
     }
 
-    /// Whether it answers at all: a filter of the program's may end it at its first call.
-    pub fn answers(&self) -> bool {
-        self.call(&mut self.asked.lock(), 0).is_ok()
+    /// Whether it can do what it is for. A filter of the program's may end it for a call, or refuse the one
+    /// without which nothing leaves. It makes one of each kind, for nothing: nobody waits for a page of its
+    /// own, and no byte is discarded.
+    pub fn works(&self) -> bool {
+        const WAKE: u64 = 0x8010_aa02;
+        let (uffd, own) = (self.places.uffd.into(), self.places.staging.addr().get());
+        for (place, word) in self.shared.control().scratch.iter().zip([own, PAGE_BYTES as u64]) {
+            place.store(word, Ordering::Relaxed);
+        }
+        let discard = linux_raw_sys::general::MADV_DONTNEED.into();
+        let discarded = self.make(linux_raw_sys::general::__NR_madvise, [own, 0, discard, 0, 0, 0]);
+        let woken = self.make(linux_raw_sys::general::__NR_ioctl, [uffd, WAKE, self.scratch(0), 0, 0, 0]);
+        // Before its user has shaken hands a userfaultfd refuses everything in this way.
+        discarded.is_ok() && matches!(woken, Ok(Ok(_) | Err(Errno::INVAL)))
     }
 
     /// Tells it to end, and doesn't wait for that. Nothing happens while it is in the midst of something.
