@@ -94,6 +94,24 @@ fn anonymous(process: u64) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }
 
+/// How long a process has used processors.
+fn ran(process: u64) -> Duration {
+    let text = fs::read_to_string(format!("/proc/{process}/schedstat")).expect("it runs");
+    let ran = text.split(' ').next().and_then(|first| first.parse().ok());
+    Duration::from_nanos(ran.expect("the kernel says so"))
+}
+
+/// Waits until the process does nothing, and its supervisor has noticed how much it has.
+fn await_idle(name: &str, process: u64) {
+    const LOOK: Duration = Duration::from_millis(200);
+    wait_for("a process that does nothing", || {
+        let before = ran(process);
+        std::thread::sleep(LOOK);
+        let is_known = figure(name, "resident_bytes") + MIB > anonymous(process);
+        (is_known && ran(process) - before < LOOK / 20).then_some(())
+    });
+}
+
 #[test]
 fn an_idle_notebook_is_shrunk_goes_on_in_little_memory_and_has_every_row_when_it_has_grown() {
     if !managed_runner() {
@@ -103,6 +121,7 @@ fn an_idle_notebook_is_shrunk_goes_on_in_little_memory_and_has_every_row_when_it
     let launcher = Launcher::managed(400 * MIB).option("--name").option(&name);
     let running = start(&launcher, NOTEBOOK);
     let process = number(&application(&name).expect("it runs"), "process");
+    await_idle(&name, process);
     let before = anonymous(process);
     assert!(before > 48 * MIB, "{before}");
 
