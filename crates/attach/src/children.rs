@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::sync::{Mutex, PoisonError};
 
-use farmem_machine::process;
+use farmem_machine::process::{self, PAGER_NAME, PUPPET_NAME};
 use farmem_page::{PageCount, PageIndex, PageRange};
 use farmem_sys::OwnedFd;
 use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
@@ -62,10 +62,7 @@ pub(crate) fn processes() -> Vec<u32> {
 /// Whether another process has the memory of that puppet: one that the program made to share it, and that
 /// goes on. Another pager's puppet is none: each would wait for the other's end.
 pub(crate) fn is_shared(puppet: u32) -> bool {
-    let is_puppet = |number: u32| {
-        has_another_pager(number)
-            && told::text(number as i32, "comm").is_some_and(|name| name.trim_end() == PUPPET_NAME)
-    };
+    let is_puppet = |number: u32| has_another_pager(number) && process::is_named(number, &[PUPPET_NAME]);
     sharing(puppet).any(|number| !is_puppet(number))
 }
 
@@ -84,14 +81,8 @@ fn sharing(puppet: u32) -> impl Iterator<Item = u32> {
 /// Whether another pager than the calling one traces that process: it is a puppet, or makes one.
 fn has_another_pager(number: u32) -> bool {
     let tracer = told::status(number as i32).map_or(0, |status| status.tracerpid);
-    tracer != 0
-        && tracer as u32 != std::process::id()
-        && told::text(tracer, "comm").is_some_and(|name| name.trim_end() == PAGER_NAME)
+    tracer != 0 && tracer as u32 != std::process::id() && process::is_named(tracer as u32, &[PAGER_NAME])
 }
-
-/// As which the kernel knows a pager, and a puppet.
-const PAGER_NAME: &str = "farmem-pager";
-const PUPPET_NAME: &str = "farmem-puppet";
 
 fn is_of(number: u32, uffd: &Uffd, may_have_marker: &impl Fn(PageIndex) -> bool) -> bool {
     let folder = format!("/proc/{number}");

@@ -29,7 +29,7 @@ pub(crate) fn range_of(map: &MemoryMap) -> PageRange {
 
 /// Whether the kernel writes its core file. All others that share its memory have been ended by then.
 pub(crate) fn is_dumped(process: i32) -> bool {
-    text(process, "status").is_some_and(|text| text.lines().any(|line| line == "CoreDumping:\t1"))
+    status(process).is_some_and(|status| status.core_dumping == Some(true))
 }
 
 /// Whether its file is a program of 32 bits.

@@ -9,7 +9,8 @@ use std::process::Command;
 
 use farmem::Failure;
 use farmem_client::holder;
-use farmem_supervisor::{OWN_NAMES, Subject, group_members};
+use farmem_machine::process::OWN_NAMES;
+use farmem_supervisor::{Subject, group_members};
 use procfs::process::{Process, StatFlags};
 
 use crate::arguments::SubjectArguments;

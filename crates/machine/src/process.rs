@@ -57,8 +57,20 @@ pub fn text(path: impl AsRef<Path>) -> Option<String> {
     Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
 }
 
+/// The name of pagers' first threads.
+pub const PAGER_NAME: &str = "farmem-pager";
+/// The name of puppets.
+pub const PUPPET_NAME: &str = "farmem-puppet";
+/// The names of Farmem's own processes, which may run another program's file: pagers and puppets.
+pub const OWN_NAMES: [&str; 2] = [PAGER_NAME, PUPPET_NAME];
+
+/// Whether the kernel knows that process by one of these names.
+pub fn is_named(number: u32, names: &[&str]) -> bool {
+    short(&format!("/proc/{number}/comm")).is_some_and(|name| names.contains(&name.trim_end()))
+}
+
 /// What follows the name, which may hold anything: it begins with the third field.
-fn after_name(line: &str) -> Option<&str> {
+pub fn after_name(line: &str) -> Option<&str> {
     line.rsplit_once(") ").map(|(_, rest)| rest)
 }
 

@@ -37,7 +37,6 @@ pub use farmem_transport::Destination;
 pub use limits::lease_client::HostChoice;
 pub use limits::sizing::SizingOptions;
 pub use options::{Bandwidth, DiskOptions, FarForm, Options};
-pub use processes::attacher::OWN_NAMES;
 pub use processes::group::members as group_members;
 pub use program::onlooker::Standing;
 pub use supervise::{Subject, attach, supervise};

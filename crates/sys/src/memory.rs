@@ -43,19 +43,9 @@ pub fn table<T: FromZeros + Sync>(count: usize) -> Result<&'static [T], Errno> {
 /// # Errors
 /// As [`table`].
 pub(crate) fn neighbouring_table<T: FromZeros + Sync>(count: usize) -> Result<&'static [T], Errno> {
-    const { assert!(size_of::<T>() > 0 && align_of::<T>() <= PAGE_BYTES) };
-    let bytes = count.checked_mul(size_of::<T>()).ok_or(Errno::NOMEM)?;
-    // SAFETY: a new private mapping at an address of the kernel's choice; nobody holds references into it.
-    let start = unsafe {
-        mmap_anonymous(
-            core::ptr::null_mut(),
-            bytes.max(1).next_multiple_of(PAGE_BYTES),
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE | MapFlags::NORESERVE,
-        )?
-    };
+    let start = map(bytes_of::<T>(count)?, ProtFlags::READ | ProtFlags::WRITE)?.cast::<T>();
     // SAFETY: as in `table`.
-    Ok(unsafe { core::slice::from_raw_parts(start.cast(), count) })
+    Ok(unsafe { core::slice::from_raw_parts(start.as_ptr(), count) })
 }
 
 /// As [`table`], for one owner who changes it.
@@ -100,9 +90,13 @@ pub fn leak<T>(value: T) -> Result<&'static mut T, Errno> {
 }
 
 fn map_table<T>(count: usize) -> Result<(NonNull<T>, usize), Errno> {
+    Ok((map_bytes(bytes_of::<T>(count)?)?.cast(), count))
+}
+
+/// What so many values take, which may lie at the start of a page.
+fn bytes_of<T>(count: usize) -> Result<usize, Errno> {
     const { assert!(size_of::<T>() > 0 && align_of::<T>() <= PAGE_BYTES) };
-    let bytes = count.checked_mul(size_of::<T>()).ok_or(Errno::NOMEM)?;
-    Ok((map_bytes(bytes)?.cast(), count))
+    count.checked_mul(size_of::<T>()).ok_or(Errno::NOMEM)
 }
 
 /// Whether some of `range`, of the program's addresses, is the puppet's.
@@ -113,19 +107,19 @@ pub fn is_own(range: PageRange) -> bool {
 /// Private anonymous memory between two pages that nobody may touch: so an overrun is noticed.
 fn map_bytes(bytes: usize) -> Result<NonNull<u8>, Errno> {
     let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
-    // SAFETY: a new private mapping at an address of the kernel's choice; nobody holds references into it.
-    let start = unsafe {
-        mmap_anonymous(
-            core::ptr::null_mut(),
-            bytes + 2 * PAGE_BYTES,
-            ProtFlags::empty(),
-            MapFlags::PRIVATE | MapFlags::NORESERVE,
-        )?
-    };
-    let inner = start.cast::<u8>().wrapping_add(PAGE_BYTES);
+    let start = map(bytes + 2 * PAGE_BYTES, ProtFlags::empty())?;
+    let inner = start.as_ptr().wrapping_add(PAGE_BYTES);
     // SAFETY: the pages between the guards belong to the mapping that was just made.
     unsafe { mprotect(inner.cast(), bytes, MprotectFlags::READ | MprotectFlags::WRITE)? };
     NonNull::new(inner).ok_or(Errno::NOMEM)
+}
+
+/// A new private anonymous mapping.
+fn map(bytes: usize, rights: ProtFlags) -> Result<NonNull<u8>, Errno> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: it lies at an address of the kernel's choice; nobody holds references into it.
+    let start = unsafe { mmap_anonymous(core::ptr::null_mut(), bytes, rights, flags)? };
+    NonNull::new(start.cast()).ok_or(Errno::NOMEM)
 }
 
 /// A place for frames on their way out, in the program's address space: they can be moved to private

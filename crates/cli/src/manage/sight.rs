@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use farmem_supervisor::{OWN_NAMES, group_members};
+use farmem_machine::process::OWN_NAMES;
+use farmem_supervisor::group_members;
 use procfs::process::{Process, Stat};
 
 use super::containers::{Labels, labels};

@@ -36,7 +36,7 @@ pub(crate) struct Measured {
     pub(crate) resident: PageCount,
     /// By how many pages the ledger was wrong, all processes together. `None` if there is one of which that
     /// can't be said yet.
-    pub(crate) error: Option<PageCount>,
+    error: Option<PageCount>,
     /// The processes that were asked.
     processes: Vec<u32>,
 }

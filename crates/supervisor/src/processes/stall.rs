@@ -113,7 +113,7 @@ impl ProcessorTime {
             let mut numbers = counted.split_whitespace().map_while(|word| word.parse().ok());
             sum.ran += Duration::from_nanos(numbers.next().unwrap_or_default());
             sum.waited += Duration::from_nanos(numbers.next().unwrap_or_default());
-            sum.is_any_ready |= read("stat").rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'));
+            sum.is_any_ready |= is_in_state(&read("stat"), &['R']);
         }
         sum
     }
@@ -142,10 +142,12 @@ fn is_in_file_call(call: &str) -> bool {
     number.is_some_and(|number| FILE_CALLS.contains(&number))
 }
 
-/// The state follows the name, which stands in brackets and may hold anything.
 fn is_held_state(stat: &str) -> bool {
-    let Some((front, rest)) = stat.rsplit_once(") ") else { return false };
-    rest.starts_with(['T', 't']) || is_pagers(front) && rest.starts_with('D')
+    is_in_state(stat, &['T', 't']) || is_pagers(stat) && is_in_state(stat, &['D'])
+}
+
+fn is_in_state(stat: &str, states: &[char]) -> bool {
+    process::after_name(stat).is_some_and(|rest| rest.starts_with(states))
 }
 
 /// Where in the kernel threads wait that a freezer stops: the function itself, or the one that it was

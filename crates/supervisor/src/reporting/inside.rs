@@ -4,11 +4,10 @@
 use std::fs;
 
 use farmem_client::{ProcessReport, RegionReport, RegionsReport};
+use farmem_machine::process::PAGER_NAME;
 use farmem_page::PAGE_SHIFT;
 use farmem_policy::absence::Absences;
 use farmem_telemetry::{Counter, Gathered, Ledger, ProcessSlot, RegionFigures, SlotState};
-
-use crate::processes::attacher::PAGER_NAME;
 
 /// Processes that are told, so that the answer stays a packet.
 const MOST_PROCESSES: usize = 128;

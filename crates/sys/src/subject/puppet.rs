@@ -17,6 +17,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 use super::Attached;
 use crate::lock::Lock;
+use crate::uffd::WAKE;
 use crate::wait::{self, Scope, Sleepers};
 
 /// Frames on their way out that there is room for.
@@ -338,14 +339,14 @@ impl Puppet {
     /// without which nothing leaves. It makes one of each kind, for nothing: nobody waits for a page of its
     /// own, and no byte is discarded.
     pub fn works(&self) -> bool {
-        const WAKE: u64 = 0x8010_aa02;
         let (uffd, own) = (self.places.uffd.into(), self.places.staging.addr().get());
         for (place, word) in self.shared.control().scratch.iter().zip([own, PAGE_BYTES as u64]) {
             place.store(word, Ordering::Relaxed);
         }
         let discard = linux_raw_sys::general::MADV_DONTNEED.into();
         let discarded = self.make(linux_raw_sys::general::__NR_madvise, [own, 0, discard, 0, 0, 0]);
-        let woken = self.make(linux_raw_sys::general::__NR_ioctl, [uffd, WAKE, self.scratch(0), 0, 0, 0]);
+        let woken =
+            self.make(linux_raw_sys::general::__NR_ioctl, [uffd, WAKE.into(), self.scratch(0), 0, 0, 0]);
         // Before its user has shaken hands a userfaultfd refuses everything in this way.
         discarded.is_ok() && matches!(woken, Ok(Ok(_) | Err(Errno::INVAL)))
     }

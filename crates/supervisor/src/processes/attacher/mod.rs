@@ -49,10 +49,6 @@ const STUCK: Duration = Duration::from_secs(5);
 /// How long a process is left alone that its parent's pager serves: it may have run another program by then.
 const INHERITED: Duration = Duration::from_millis(20);
 
-/// The name of pagers' first threads.
-pub(crate) const PAGER_NAME: &str = "farmem-pager";
-/// The names of Farmem's own processes, which may run another program's file: pagers and puppets.
-pub const OWN_NAMES: [&str; 2] = [PAGER_NAME, "farmem-puppet"];
 /// Why a process is given up whose pagers were ended again and again.
 const DEATHS: &str = "its pagers end as soon as they begin: somebody kills them, or they meet an internal error (a bug in \
                       Farmem: please report it)";
@@ -322,5 +318,5 @@ fn tell(state: &mut State, of: Identity, reason: &str) {
 /// Whether it is a pager or a puppet, by its name. A program that calls itself so is left alone. A puppet
 /// that has no name yet shares its program's memory, and so gets no pager.
 fn is_ours(number: u32) -> bool {
-    process::short(&format!("/proc/{number}/comm")).is_some_and(|name| OWN_NAMES.contains(&name.trim_end()))
+    process::is_named(number, &process::OWN_NAMES)
 }
