@@ -108,8 +108,7 @@ impl Attacher {
         for number in begun {
             (lookout.glance, lookout.grows_until) = (now, now + GROWING);
             lookout.newcomers.begins(number);
-            // What stood in the way of the program before doesn't stand in its way.
-            self.state().refused.retain(|identity, _| identity.number != number);
+            self.state().refusals.begin(number);
         }
         // Whoever else forks on this machine has ended the wait as well.
         if now < lookout.glance {

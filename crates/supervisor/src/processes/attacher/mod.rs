@@ -6,6 +6,7 @@
 mod found;
 mod lookout;
 mod pauses;
+mod refusals;
 mod seen;
 
 use std::collections::{HashMap, HashSet};
@@ -20,6 +21,7 @@ use farmem_sys::subject::{cpu_ns_of, share_memory};
 use self::found::is_registered;
 use self::lookout::Lookout;
 use self::pauses::LONGEST;
+use self::refusals::{Obstacle, Refusals};
 use self::seen::Seen;
 pub(crate) use self::seen::SharedMemory;
 use crate::application::Application;
@@ -30,20 +32,6 @@ use crate::processes::shared::Shared;
 use crate::say::say;
 use crate::threads::worker::Worker;
 
-/// How long a process that could not be attached to is left alone.
-const REST: Duration = Duration::from_millis(50);
-/// After so many attempts it is said that it has no pager. What keeps it from being stopped may end all the
-/// same, as a debugger's look or a freezer does: it is tried further, with so much time in between.
-const MOST_ATTEMPTS: u32 = 40;
-const LONG_REST: Duration = Duration::from_secs(2);
-/// Stands for attempts where a further one would come to nothing.
-const NEVER: u32 = u32::MAX;
-/// After so many it is said that a process is traced: debuggers seldom leave before its end.
-const TRACED_ATTEMPTS: u32 = 6;
-/// As so many attempts counts one whose pager was ended.
-const DEATH_ATTEMPTS: u32 = 8;
-/// Processes that are remembered as such, before those that have ended are forgotten.
-const MOST_REFUSED: usize = 1000;
 /// When a pager hasn't managed its program for so long that is said. It goes on.
 const STUCK: Duration = Duration::from_secs(5);
 /// How long a process is left alone that its parent's pager serves: it may have run another program by then.
@@ -82,8 +70,7 @@ impl Pager {
 struct State {
     /// By the pager's number.
     pagers: HashMap<u32, Pager>,
-    /// Processes that were not attached to: how often that was tried, and from when on it may be again.
-    refused: HashMap<Identity, (u32, Instant)>,
+    refusals: Refusals,
     /// Of the processes that were attached to: their forked children have the same, until they run another
     /// program.
     layouts: HashSet<Layout>,
@@ -97,20 +84,11 @@ struct State {
 }
 
 impl State {
-    /// A process was not attached to, which counts as so many attempts: it is tried again a little later.
-    /// After [`MOST_ATTEMPTS`] that is said, and there is so much time between two attempts, or no further
-    /// one.
-    fn put_off(&mut self, of: Identity, count: u32, long_rest: Option<Duration>, reason: &str) -> u32 {
-        let before = self.refused.get(&of).map_or(0, |refused| refused.0);
-        let attempts = before.saturating_add(count);
-        let is_long = attempts >= MOST_ATTEMPTS;
-        let counted = if is_long && long_rest.is_none() { NEVER } else { attempts };
-        let rest = long_rest.filter(|_| is_long).unwrap_or(REST);
-        self.refused.insert(of, (counted, Instant::now() + rest));
-        if is_long && before < MOST_ATTEMPTS {
+    /// A process was not attached to.
+    fn put_off(&mut self, of: Identity, obstacle: Obstacle, reason: &str) {
+        if self.refusals.add(of, obstacle, Instant::now()) {
             tell(self, of, reason);
         }
-        attempts
     }
 }
 
@@ -184,21 +162,15 @@ impl Attacher {
         if self.application.ledger.is_withdrawing() {
             return;
         }
-        if state.refused.len() > MOST_REFUSED {
-            // Most have ended by now.
-            state.refused.retain(|&of, _| process::identity(of.number) == Some(of));
-        }
+        state.refusals.tidy(|of| process::identity(of.number) == Some(of));
         if let Some(pager) = state.pagers.values().find(|pager| pager.of == identity) {
             if !state.has_said && pager.is_stuck() {
                 tell(&mut state, identity, CANNOT_CLOSE);
             }
             return;
         }
-        if state
-            .refused
-            .get(&identity)
-            .is_some_and(|&(attempts, until)| attempts == NEVER || Instant::now() < until)
-        {
+        let now = Instant::now();
+        if !state.refusals.permit(identity, now) {
             return;
         }
         let layout = layout(identity.number);
@@ -211,7 +183,7 @@ impl Attacher {
         }
         if layout.is_some_and(|layout| state.layouts.contains(&layout)) && is_registered(identity.number) {
             // The pager of the process that has forked it serves it, and gives it one of its own.
-            state.refused.insert(identity, (0, Instant::now() + INHERITED));
+            state.refusals.rest(identity, now, now + INHERITED);
             return;
         }
         let began = pager_command(&self.address)
@@ -232,7 +204,7 @@ impl Attacher {
                 if !std::mem::replace(&mut state.has_said, true) {
                     say(&format!("no pager could be started: {error}"));
                 }
-                state.refused.insert(identity, (NEVER, Instant::now()));
+                state.refusals.add(identity, Obstacle::Lasting, now);
             }
         }
     }
@@ -249,26 +221,21 @@ impl Attacher {
             pager.child.stdout.and_then(|output| std::io::read_to_string(output).ok()).unwrap_or_default();
         match status {
             Some(0) => {}
-            Some(status @ (STATUS_LATER | STATUS_TRACED | STATUS_LOOKING)) => {
-                // It would be wrong for the program to find far pages there the next time.
-                let rest = if status == STATUS_LOOKING { None } else { Some(LONG_REST) };
-                let attempts = state.put_off(pager.of, 1, rest, &reason);
-                if status == STATUS_TRACED && attempts == TRACED_ATTEMPTS {
-                    tell(&mut state, pager.of, &reason);
-                }
-            }
-            Some(_) => {
-                state.refused.insert(pager.of, (NEVER, Instant::now()));
-                tell(&mut state, pager.of, &reason);
+            Some(status) => {
+                let obstacle = match status {
+                    STATUS_LATER => Obstacle::Passing,
+                    STATUS_TRACED => Obstacle::Traced,
+                    STATUS_LOOKING => Obstacle::Looking,
+                    _ => Obstacle::Lasting,
+                };
+                state.put_off(pager.of, obstacle, &reason);
             }
             // It was ended; what its program has far, nobody can give it any more.
             None if had_managed => {
                 drop(state);
                 self.end_children_of(pager.of, pager.layout);
             }
-            None => {
-                state.put_off(pager.of, DEATH_ATTEMPTS, None, DEATHS);
-            }
+            None => state.put_off(pager.of, Obstacle::Death, DEATHS),
         }
     }
 
