@@ -6,7 +6,6 @@
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
-use std::io::{Write, stderr};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -14,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use farmem_log::BoundedLog;
 use farmem_page::{ByteCount, PageCount};
 use farmem_sys::link::{Link, listen_on, remove_abandoned};
 use farmem_sys::{Errno, OwnedFd};
@@ -37,8 +37,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Most connections at a time, and most packets of one in a second: a space reports at most 250 times.
 const MOST_CONNECTIONS: usize = 2048;
 const MOST_PACKETS: u32 = 2000;
-/// Most lines on standard error in a second.
-const MOST_LINES: u32 = 20;
 
 /// What a broker has to give, and where it is found.
 #[derive(Clone, Debug)]
@@ -82,7 +80,7 @@ pub struct Server {
     nodes: Option<Notice>,
     began: Instant,
     connections: Vec<Connection>,
-    log: Log,
+    log: BoundedLog,
 }
 
 struct Connection {
@@ -133,38 +131,6 @@ impl End {
     }
 }
 
-/// Standard error, with a bound: peers decide how much there is to say.
-#[derive(Default)]
-struct Log {
-    second: u64,
-    lines: u32,
-}
-
-impl Log {
-    fn say(&mut self, now: Duration, sentence: &str) {
-        if self.second != now.as_secs() {
-            if self.lines > MOST_LINES {
-                say(&format!("{} more lines like these", self.lines - MOST_LINES));
-            }
-            *self = Self { second: now.as_secs(), lines: 0 };
-        }
-        self.lines += 1;
-        if self.lines <= MOST_LINES {
-            say(sentence);
-        }
-    }
-}
-
-/// One line; where events are logged, one of them instead.
-fn say(sentence: &str) {
-    if tracing::dispatcher::has_been_set() {
-        tracing::warn!("{sentence}");
-    } else {
-        // Nobody may read there any more: that must not end the broker.
-        let _ = stderr().write_all(format!("farmem host: {sentence}\n").as_bytes());
-    }
-}
-
 impl Server {
     /// Begins to listen. The folder of the socket is made if it isn't there.
     ///
@@ -206,7 +172,7 @@ impl Server {
             nodes,
             began: Instant::now(),
             connections: Vec::new(),
-            log: Log::default(),
+            log: BoundedLog::new("farmem host"),
         })
     }
 

@@ -18,7 +18,6 @@ mod connection;
 mod fault;
 mod grant_table;
 mod listener;
-mod log;
 mod ranges;
 #[cfg(feature = "rdma")]
 mod rdma;

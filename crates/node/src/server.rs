@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use farmem_log::BoundedLog;
 use farmem_page::ByteCount;
 use farmem_transport::stream::Stream;
 use farmem_transport::{ClientIdentity, Destination, NodeStatistics, Rack, Security};
@@ -23,7 +24,6 @@ use crate::connection::{Connection, End, Progress};
 use crate::fault::{FaultPoint, Faults};
 use crate::grant_table::MOST_CLIENTS;
 use crate::listener::Listener;
-use crate::log::Log;
 use crate::rdma::Rdma;
 use crate::service::Service;
 
@@ -93,7 +93,7 @@ pub struct Server {
     is_closed: bool,
     next: u64,
     looked_at: Duration,
-    log: Log,
+    log: BoundedLog,
 }
 
 struct Place {
@@ -149,7 +149,7 @@ impl Server {
             is_closed: false,
             next: 0,
             looked_at: Duration::ZERO,
-            log: Log::default(),
+            log: BoundedLog::new("farmem node"),
         })
     }
 
