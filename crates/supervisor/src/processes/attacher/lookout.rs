@@ -138,10 +138,9 @@ impl Attacher {
         let began_ns = thread::cpu_ns();
         // Before the look: what happens meanwhile is seen by the next one.
         let (news, budget, began) = (self.family.news(), self.application.ledger.budget(), Instant::now());
-        let found = self.find();
+        let (found, known) = self.find();
         let members: Vec<u32> = found.iter().map(|process| process.number).collect();
         let used = Used::by(&members, cpu_ns_of);
-        let known = self.managed();
         self.note_managed(&known);
         lookout.newcomers.replace(
             found.iter().filter(|process| !known.contains(&process.number)).map(|process| process.number),

@@ -68,8 +68,9 @@ impl Attacher {
         self.application.ledger.slots().filter(told).map(|slot| slot.process()).collect()
     }
 
-    /// The processes as they are now.
-    pub(super) fn find(&self) -> Vec<Found> {
+    /// The processes as they are now, and which of them the ledger tells of. That is asked last: a process
+    /// whose pager has come meanwhile counts once.
+    pub(super) fn find(&self) -> (Vec<Found>, HashSet<u32>) {
         let found: Vec<Found> = self
             .living()
             .into_iter()
@@ -94,7 +95,7 @@ impl Attacher {
                 self.application.ledger.note_resident_peak(distinct);
             }
         }
-        found
+        (found, known)
     }
 
     /// What the latest look has found.
