@@ -45,6 +45,18 @@ impl Case {
         Self::draw(seed, |habits| Habits { changes: 50, ..habits })
     }
 
+    /// The case of a seed in which each thread is a process, and all map one object.
+    pub fn shared(seed: u64) -> Self {
+        let mut case = Self::of(seed);
+        let mut random = SmallRng::seed_from_u64(seed ^ 0x54a7);
+        case.budget_pages = [4, 8, 16][random.random_range(0..3)];
+        case.plan.executable_one_in = 0;
+        for operations in &mut case.threads {
+            operations.truncate(60);
+        }
+        case
+    }
+
     /// The same where pages come from nodes, slowly: more happens to them while they are on their way.
     pub fn restless_on_nodes(seed: u64) -> Self {
         let mut case = Self::restless(seed);

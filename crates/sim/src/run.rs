@@ -27,14 +27,10 @@ const ADDRESS: &[u8] = b"simulated:0000000000000001";
 
 /// Runs a case. The same case has the same outcome.
 pub fn run(case: &Case) -> Outcome {
-    let memory = MEMORY.get().unwrap_or_else(|| {
-        let memory = Memory::new();
-        MEMORY.set(Some(memory));
-        memory
-    });
+    let memory = memory();
     memory.clear();
     let case = case.clone();
-    let mut outcome = schedule::run(case.seed, case.plan, move || {
+    let outcome = schedule::run(case.seed, case.plan, move || {
         let (supervisor, pool) = Simulated::new(&case, &memory);
         world::with(|world| world.supervisor = Some(Box::new(supervisor)));
         far::start(&pool, case.far);
@@ -60,6 +56,20 @@ pub fn run(case: &Case) -> Outcome {
         all.iter().flat_map(|range| range.iter()).for_each(|page| program::read(0, page));
         schedule::finish();
     });
+    finished(outcome)
+}
+
+/// What the pager needs of memory, for one run after the other.
+pub(crate) fn memory() -> Memory {
+    MEMORY.get().unwrap_or_else(|| {
+        let memory = Memory::new();
+        MEMORY.set(Some(memory));
+        memory
+    })
+}
+
+/// A run's outcome, with what the pager says of a failure.
+pub(crate) fn finished(mut outcome: Outcome) -> Outcome {
     if let (Some(failure), Some(why)) = (&mut outcome.failure, slot().and_then(|slot| slot.failure())) {
         *failure = format!("{failure}: {why:?}");
     }
@@ -77,34 +87,38 @@ pub fn counted(counter: Counter) -> u64 {
     slot().map_or(0, |slot| slot.get(counter))
 }
 
-/// Starts the pager.
-fn begin() {
+/// What a pager is told.
+pub(crate) fn start() -> Start {
     let mut name = [0; NAME_BYTES];
     name[..ADDRESS.len()].copy_from_slice(ADDRESS);
-    let start = Start { name, name_length: ADDRESS.len(), stack: 0 };
+    Start { name, name_length: ADDRESS.len(), stack: 0 }
+}
+
+/// Starts the pager.
+fn begin() {
     let uffd = Uffd::create(None).expect("the simulated kernel refuses none");
-    if let Err(error) = start.for_attached(uffd, |_| {}) {
+    if let Err(error) = start().for_attached(uffd, |_| {}) {
         world::with(|world| world.fail(&format!("the pager doesn't start: {error:?}")));
     }
 }
 
 /// The mappings of a process, and where threads discard at this moment: those mappings neither move nor go.
-type Ranges = Mutex<Mapped>;
+pub(crate) type Ranges = Mutex<Mapped>;
 
 #[derive(Clone, Default)]
-struct Mapped {
-    ranges: Vec<PageRange>,
-    used: Vec<PageIndex>,
+pub(crate) struct Mapped {
+    pub(crate) ranges: Vec<PageRange>,
+    pub(crate) used: Vec<PageIndex>,
 }
 
 /// A mapping that stays while this lives.
-struct Using<'a> {
+pub(crate) struct Using<'a> {
     ranges: &'a Ranges,
     page: PageIndex,
 }
 
 impl<'a> Using<'a> {
-    fn of(ranges: &'a Ranges, range: PageRange) -> Self {
+    pub(crate) fn of(ranges: &'a Ranges, range: PageRange) -> Self {
         lock(ranges).used.push(range.start);
         Self { ranges, page: range.start }
     }
@@ -120,12 +134,12 @@ impl Drop for Using<'_> {
 }
 
 /// The lock is held only while nobody else can have the turn.
-fn lock(ranges: &Ranges) -> std::sync::MutexGuard<'_, Mapped> {
+pub(crate) fn lock(ranges: &Ranges) -> std::sync::MutexGuard<'_, Mapped> {
     ranges.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// A page of those that there are, and what follows it in its mapping.
-fn place(ranges: &Ranges, at: u32) -> Option<PageRange> {
+pub(crate) fn place(ranges: &Ranges, at: u32) -> Option<PageRange> {
     let ranges = &lock(ranges).ranges;
     let pages: u64 = ranges.iter().map(|range| range.count().get()).sum();
     let mut left = u64::from(at).checked_rem(pages)?;
@@ -139,12 +153,12 @@ fn place(ranges: &Ranges, at: u32) -> Option<PageRange> {
 }
 
 /// The first `count` of these pages.
-fn first(range: PageRange, count: u32) -> PageRange {
+pub(crate) fn first(range: PageRange, count: u32) -> PageRange {
     range.intersect(PageRange::at(range.start, PageCount::new(count.into())))
 }
 
 /// Takes a mapping out of the list, so that no other thread touches it meanwhile.
-fn claim(ranges: &Ranges, at: u32) -> Option<PageRange> {
+pub(crate) fn claim(ranges: &Ranges, at: u32) -> Option<PageRange> {
     let mut mapped = lock(ranges);
     let Mapped { ranges, used } = &mut *mapped;
     let at = (at as usize).checked_rem(ranges.len())?;
@@ -215,7 +229,7 @@ fn act(operation: Operation, space: usize, ranges: &Ranges) {
 
 /// Touches pages, as long as they are the program's: another thread may have unmapped or moved them
 /// meanwhile.
-fn touch(ranges: &Ranges, range: PageRange, touch_page: impl Fn(PageIndex, u64)) {
+pub(crate) fn touch(ranges: &Ranges, range: PageRange, touch_page: impl Fn(PageIndex, u64)) {
     for (step, page) in range.iter().enumerate() {
         if lock(ranges).ranges.iter().any(|range| range.contains(page)) {
             touch_page(page, step as u64);

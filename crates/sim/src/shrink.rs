@@ -2,6 +2,8 @@
 
 use crate::case::Case;
 use crate::run::run;
+use crate::shared::run_shared;
+use farmem_simulated_kernel::schedule::Outcome;
 
 /// Cases that are tried for each failing one.
 const MOST_TRIES: usize = 400;
@@ -10,6 +12,15 @@ const SCHEDULES: u64 = 4;
 
 /// Leaves out threads and operations as long as what is left fails under some schedule.
 pub fn shrink(case: &Case) -> Case {
+    shrink_with(case, run)
+}
+
+/// The same of a case of shared memory.
+pub fn shrink_shared(case: &Case) -> Case {
+    shrink_with(case, run_shared)
+}
+
+fn shrink_with(case: &Case, run: fn(&Case) -> Outcome) -> Case {
     let mut best = case.clone();
     let mut tries = 0;
     let mut part = case.operations().div_ceil(2).max(1);

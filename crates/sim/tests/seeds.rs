@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use farmem_sim::{Case, Counter, Guard, Outcome, counted, run, shrink};
+use farmem_sim::{Case, Counter, Guard, Outcome, counted, run, run_shared, shrink, shrink_shared};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Seeds of an ordinary run.
@@ -47,13 +47,19 @@ fn main() -> ExitCode {
         Trial::test("no_seed_shows_a_wrong_byte_or_a_thread_that_waits_for_ever", || {
             all_are_right(number("FARMEM_SIMULATE_SEEDS").unwrap_or(SEEDS))
         }),
+        Trial::test("no_seed_shows_a_wrong_byte_of_shared_memory_or_a_process_that_waits_for_ever", || {
+            all_shared_are_right(number("FARMEM_SIMULATE_SEEDS").unwrap_or(SEEDS))
+        }),
         Trial::test("no_seed_shows_a_crowd_of_threads_in_which_one_waits_for_ever", no_crowd_waits_for_ever),
     ];
     trials.extend(Guard::ALL.map(|guard| {
         Trial::test(format!("some_seed_shows_what_happens_without::{guard:?}"), move || is_noticed(guard))
     }));
     if let Some(seed) = number("FARMEM_SIMULATE_SEED") {
-        trials = vec![Trial::test("one_seed", move || verdict(seed).map(drop))];
+        trials = vec![
+            Trial::test("one_seed", move || verdict(seed).map(drop)),
+            Trial::test("one_seed_of_shared_memory", move || verdict_of_shared(seed).map(drop)),
+        ];
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -122,6 +128,59 @@ fn all_are_right(count: u64) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// What happens in a hundred runs of shared memory, at least.
+const WANTED_SHARED: [(&str, u64); 4] =
+    [("moves out", 1000), ("faults", 1000), ("holes", 100), ("fetches", 300)];
+
+fn all_shared_are_right(count: u64) -> Result<(), Failed> {
+    let sums: Mutex<BTreeMap<&str, u64>> = Mutex::default();
+    let failure = Mutex::new(None);
+    each(count, |seed| match verdict_of_shared(seed) {
+        Err(failed) => {
+            *failure.lock().expect("nobody panics with it") = Some(failed);
+            true
+        }
+        Ok(outcome) => {
+            let mut sums = sums.lock().expect("nobody panics with it");
+            let of_world = outcome.counts.iter().map(|(what, number)| (*what, *number));
+            let counted = [
+                ("moves out", outcome.moved),
+                ("faults", outcome.faults),
+                ("fetches", counted(Counter::Fetches)),
+            ];
+            of_world.chain(counted).for_each(|(what, number)| *sums.entry(what).or_default() += number);
+            false
+        }
+    });
+    if let Some(failed) = failure.into_inner().expect("nobody panics with it") {
+        return Err(failed);
+    }
+    let sums = sums.into_inner().expect("nobody panics with it");
+    for (what, wanted) in WANTED_SHARED {
+        let found = sums.get(what).copied().unwrap_or(0);
+        if count >= SEEDS && found < wanted * count / 100 {
+            return Err(format!("{what}: {found} in {count} runs, {wanted} in each hundred wanted").into());
+        }
+    }
+    Ok(())
+}
+
+fn verdict_of_shared(seed: u64) -> Result<Outcome, Failed> {
+    let case = Case::shared(seed);
+    let outcome = run_shared(&case);
+    let Some(failure) = outcome.failure else { return Ok(outcome) };
+    let mut small = shrink_shared(&case);
+    small.plan.watched = run_shared(&small).wrong;
+    let again = run_shared(&small);
+    Err(format!(
+        "{failure}\nagain: make simulate SEED={seed}\nsmaller, of {} operations: {}\n{small}{}",
+        small.operations(),
+        again.failure.unwrap_or_default(),
+        again.history.join("\n"),
+    )
+    .into())
 }
 
 fn no_crowd_waits_for_ever() -> Result<(), Failed> {

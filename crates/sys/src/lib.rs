@@ -16,6 +16,7 @@ pub mod link;
 pub mod lock;
 pub mod maps;
 pub mod memory;
+mod object;
 pub mod pagemap;
 pub mod process;
 pub mod segments;

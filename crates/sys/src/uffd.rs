@@ -487,9 +487,8 @@ impl Uffd {
     /// # Errors
     /// As [`Uffd::protect`]; then nobody is woken.
     pub fn unprotect(&self, range: PageRange) -> Result<(), UffdError> {
-        if self.objects.is_some() {
-            // Nothing of it is copied at a fork.
-            return Ok(());
+        if let Some(objects) = self.objects {
+            return objects.unprotect(range);
         }
         let mut protect = raw::uffdio_writeprotect { range: kernel_range(range), mode: 0 };
         self.update::<WRITEPROTECT, _>(&mut protect)
@@ -591,6 +590,12 @@ impl Uffd {
             }
         };
         Ok(Some(message))
+    }
+
+    /// What else the message said that was read last: the thread that it is about goes on already, so it is
+    /// taken in before anything else is done. Of one process there is nothing else.
+    pub fn read_rest(&self) -> Option<Message> {
+        self.objects?.read_rest()
     }
 
     fn update<const OPCODE: rustix::ioctl::Opcode, T>(&self, argument: &mut T) -> Result<(), UffdError> {

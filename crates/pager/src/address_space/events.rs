@@ -27,6 +27,9 @@ impl Engine {
             Ok(Some(event)) => {
                 self.slot.add(Counter::Events, 1);
                 self.take_in(reading, event);
+                while let Some(rest) = self.pages.uffd.read_rest() {
+                    self.take_in(reading, rest);
+                }
                 Received::Event
             }
             Err(error) => self.refused(Step::Message, error),

@@ -14,6 +14,8 @@ pub enum Named {
     Memory(&'static SharedMemory),
     /// A userfaultfd, by its number in the world.
     Uffd(usize),
+    /// An object of shared memory, by its number in the world.
+    Object(usize),
     /// The disk below the pool.
     Disk,
     /// Anything else.

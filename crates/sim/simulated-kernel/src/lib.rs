@@ -20,6 +20,7 @@ pub mod link;
 pub mod lock;
 pub mod maps;
 pub mod memory;
+pub mod object;
 pub mod pagemap;
 pub mod process;
 pub mod program;

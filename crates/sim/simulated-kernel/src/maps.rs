@@ -3,6 +3,7 @@
 use farmem_page::{PageRange, VirtAddr};
 
 use crate::schedule;
+use crate::subject::objects::objects;
 use crate::{Errno, world};
 
 pub use farmem_sys::maps::Mapping;
@@ -49,6 +50,9 @@ impl Maps {
     /// # Errors
     /// None.
     pub fn next(&self, from: VirtAddr) -> Result<Option<Mapping>, Errno> {
+        if let Some(objects) = objects() {
+            return Ok(objects.next(from.page()));
+        }
         schedule::point();
         Ok(world::with(|world| world.spaces[self.space].mapping_from(from.page())))
     }

@@ -4,6 +4,7 @@ use farmem_page::{PageCount, PageIndex, PageRange};
 
 pub use farmem_sys::pagemap::Vacancies;
 
+use crate::subject::objects::objects;
 use crate::world::Entry;
 use crate::{Errno, schedule, world};
 
@@ -27,6 +28,18 @@ impl Runs {
     /// The runs, in order.
     pub fn iter(&self) -> impl Iterator<Item = PageRange> + '_ {
         self.runs[..self.count].iter().copied()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// `false` when there is no room for another one.
+    pub(crate) fn push(&mut self, run: PageRange) -> bool {
+        let Some(place) = self.runs.get_mut(self.count) else { return false };
+        *place = run;
+        self.count += 1;
+        true
     }
 
     /// Whether one of them has that page.
@@ -63,6 +76,9 @@ impl Pagemap {
     /// # Errors
     /// None.
     pub fn resident(&self, range: PageRange, runs: &mut Runs) -> Result<PageIndex, Errno> {
+        if let Some(objects) = objects() {
+            return objects.present(range, runs);
+        }
         Ok(self.scan(range, runs, |entry| matches!(entry, Entry::Frame { .. })))
     }
 
@@ -71,6 +87,9 @@ impl Pagemap {
     /// # Errors
     /// None.
     pub fn present(&self, range: PageRange, runs: &mut Runs) -> Result<PageIndex, Errno> {
+        if let Some(objects) = objects() {
+            return objects.present(range, runs);
+        }
         Ok(self.scan(range, runs, |entry| matches!(entry, Entry::Frame { .. } | Entry::Zeros { .. })))
     }
 
@@ -95,6 +114,9 @@ impl Pagemap {
 
     /// What there is in the first [`Vacancies::MOST`] pages of `range`. See `World::may_guard`.
     pub fn vacancies(&self, range: PageRange) -> Option<Vacancies> {
+        if let Some(objects) = objects() {
+            return objects.vacancies(range);
+        }
         schedule::point();
         world::look_at(self.space, range);
         world::with(|world| {
@@ -104,7 +126,9 @@ impl Pagemap {
                     None => {}
                     Some(Entry::Marked) => vacancies.marked |= 1 << at,
                     Some(Entry::Guarded | Entry::Poisoned) => vacancies.barred |= 1 << at,
-                    Some(Entry::Frame { .. } | Entry::Zeros { .. }) => vacancies.present |= 1 << at,
+                    Some(Entry::Frame { .. } | Entry::Zeros { .. } | Entry::Mapped { .. }) => {
+                        vacancies.present |= 1 << at;
+                    }
                 }
             }
             Some(vacancies)

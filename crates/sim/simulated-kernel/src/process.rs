@@ -2,6 +2,7 @@
 
 use farmem_page::{PageCount, PageRange};
 
+use crate::subject::objects::objects;
 use crate::{Errno, schedule, thread, world};
 
 /// Figures of the calling process's memory.
@@ -24,6 +25,9 @@ impl Statm {
     /// # Errors
     /// None.
     pub fn resident_anonymous(&self) -> Result<PageCount, Errno> {
+        if let Some(objects) = objects() {
+            return objects.resident();
+        }
         schedule::point();
         Ok(world::with(|world| world.spaces[self.space].resident()))
     }

@@ -73,7 +73,7 @@ fn touch(space: usize, page: PageIndex, want: Want) {
                 return;
             }
             Touched::Waits { uffd, fault } => {
-                schedule::wake(Key::Messages(uffd), usize::MAX);
+                note_message(uffd);
                 // A thread that was woken since isn't asleep.
                 if world::with(|world| world.uffds[uffd].faults.iter().any(|it| it.number == fault)) {
                     schedule::block(Key::Fault(fault), None);
@@ -83,9 +83,159 @@ fn touch(space: usize, page: PageIndex, want: Want) {
     }
 }
 
+/// Somebody waits at a userfaultfd, or has changed something.
+fn note_message(uffd: usize) {
+    schedule::wake(Key::Messages(uffd), usize::MAX);
+    if world::with(|world| world.ready.iter().any(|(it, _)| *it == uffd)) {
+        schedule::wake(Key::AnyMessages, usize::MAX);
+    }
+}
+
+/// A thread looks at a page of an object.
+fn look_shared(
+    world: &mut World,
+    number: usize,
+    page: PageIndex,
+    want: &Want,
+    (object, at): (usize, PageIndex),
+) -> Touched {
+    let now = world.number();
+    let space = &mut world.spaces[number];
+    let Some((_, area)) = space.area(page) else { return Touched::Unmapped };
+    let shared = &mut world.objects[object];
+    if !matches!(space.entry(page), Some(Entry::Mapped { .. } | Entry::Poisoned)) {
+        match area.uffd {
+            Some(uffd) if !shared.frames.contains_key(&at) => {
+                return wait_for(world, number, page, uffd, want, false);
+            }
+            _ => {
+                shared.frames.entry(at).or_insert([0; farmem_page::PAGE_BYTES]);
+            }
+        }
+        let is_protected = matches!(space.entry(page), Some(Entry::Marked));
+        space.set(page, Entry::Mapped { is_protected });
+    }
+    match (space.entry(page), area.uffd) {
+        (Some(Entry::Poisoned), _) => return Touched::Poisoned,
+        (Some(Entry::Mapped { is_protected: true }), Some(uffd)) if !matches!(want, Want::Read) => {
+            return wait_for(world, number, page, uffd, want, true);
+        }
+        _ => {}
+    }
+    if !shared.expected.see(at, shared.frames.get(&at)) {
+        world.wrong = world.wrong.or(Some(at));
+        world.fail_at(number, at, "other bytes of an object than were written");
+        return Touched::Done;
+    }
+    if let Want::Write(value) = want {
+        shared.frames.insert(at, **value);
+        shared.expected.write(at, Rc::clone(value), now);
+        world.tell(at, || format!("process {number} writes"));
+    }
+    Touched::Done
+}
+
+/// The thread waits for whoever reads the userfaultfd.
+fn wait_for(
+    world: &mut World,
+    number: usize,
+    page: PageIndex,
+    uffd: usize,
+    want: &Want,
+    is_protected: bool,
+) -> Touched {
+    let fault = world.number();
+    world.faults += 1;
+    let (thread, write) = (world.current, !matches!(want, Want::Read));
+    world.tell(page, || format!("process {number} waits, write {write}, protected {is_protected}"));
+    let fault_of = Fault { number: fault, page, write, is_protected, thread, is_read: false };
+    world.uffds[uffd].faults.push(fault_of);
+    Touched::Waits { uffd, fault }
+}
+
+/// A new object.
+pub(crate) fn create_object(count: u64) -> usize {
+    world::with(|world| {
+        world.objects.push(world::Object {
+            count: PageCount::new(count),
+            frames: std::collections::BTreeMap::new(),
+            expected: crate::expected::Expected::default(),
+        });
+        world.objects.len() - 1
+    })
+}
+
+/// A new process, which maps an object of that number as a whole.
+pub fn begin(object: usize) -> (usize, PageRange) {
+    world::with(|world| {
+        let count = world.objects[object].count;
+        world.spaces.push(world::Space::new());
+        let number = world.spaces.len() - 1;
+        let space = &mut world.spaces[number];
+        let range = space.place(count);
+        space.map(range, false, false);
+        let base = -range.start.get().cast_signed();
+        space.areas_in(range).for_each(|(_, area)| area.object = Some((object, base)));
+        (number, range)
+    })
+}
+
+/// MADV_REMOVE: told before it happens, to those who read the process's userfaultfd.
+pub fn punch(space: usize, range: PageRange) {
+    schedule::point();
+    let Some((object, at)) =
+        world::with(|world| world.spaces[space].area(range.start)?.1.object_page(range.start))
+    else {
+        return;
+    };
+    let pages = PageRange::at(at, range.count());
+    let began = world::with(|world| {
+        let now = world.number();
+        world.objects[object].expected.begin_discard(pages, now);
+        world.punches.push((space, range));
+        now
+    });
+    if let Some(uffd) = world::with(|world| begin_change(world, space, range)) {
+        tell(uffd, Change::Remove(range));
+    }
+    for page in pages.iter() {
+        schedule::point();
+        world::with(|world| crate::object::punch_page(world, object, page));
+    }
+    world::with(|world| {
+        if let Some(place) = world.punches.iter().position(|it| *it == (space, range)) {
+            world.punches.swap_remove(place);
+        }
+        world.objects[object].expected.end_discard(began);
+        world.count("holes");
+    });
+}
+
+/// MADV_DONTNEED of shared memory: the pages stay where they are. Protection outlives it.
+pub fn look_away(space: usize, range: PageRange) {
+    schedule::point();
+    if let Some(uffd) = world::with(|world| begin_change(world, space, range)) {
+        tell(uffd, Change::Remove(range));
+    }
+    for page in range.iter() {
+        schedule::point();
+        world::with(|world| {
+            let space = &mut world.spaces[space];
+            match space.entry(page) {
+                Some(Entry::Mapped { is_protected: true }) => space.set(page, Entry::Marked),
+                Some(Entry::Mapped { .. }) => drop(space.take(page)),
+                _ => {}
+            }
+        });
+    }
+}
+
 fn look(world: &mut World, number: usize, page: PageIndex, want: &Want) -> Touched {
     let space = &mut world.spaces[number];
     let Some((_, area)) = space.area(page) else { return Touched::Unmapped };
+    if let Some(at) = area.object_page(page) {
+        return look_shared(world, number, page, want, at);
+    }
     let is_write = !matches!(want, Want::Read);
     let mut is_protected = false;
     match space.entry(page) {
@@ -93,7 +243,7 @@ fn look(world: &mut World, number: usize, page: PageIndex, want: &Want) -> Touch
         // A real program would die of its own mistake.
         Some(Entry::Guarded) => return Touched::Unmapped,
         Some(entry) if is_write && entry.is_protected() => is_protected = true,
-        Some(Entry::Frame { .. } | Entry::Zeros { .. }) => {
+        Some(Entry::Frame { .. } | Entry::Zeros { .. } | Entry::Mapped { .. }) => {
             if !space.see(page) {
                 world.fail_at(number, page, "other bytes than were written");
                 return Touched::Done;
@@ -159,7 +309,7 @@ fn tell(uffd: usize, change: Change) {
         world.tell_of(range, || format!("an event waits: {change:?}"));
         number
     });
-    schedule::wake(Key::Messages(uffd), usize::MAX);
+    note_message(uffd);
     if world::with(|world| world.uffds[uffd].events.iter().any(|(event, _)| *event == number)) {
         schedule::block(Key::Event(number), None);
     }
@@ -264,7 +414,9 @@ pub fn remap(space: usize, range: PageRange) -> PageRange {
         let registered = area.and_then(|area| area.uffd);
         space.areas.retain(|start, _| !range.contains(*start));
         space.map(to, false, area.is_some_and(|area| area.is_executable));
-        space.areas_in(to).for_each(|(_, area)| area.uffd = registered);
+        let moved_by = range.start.get().cast_signed() - to.start.get().cast_signed();
+        let object = area.and_then(|area| area.object).map(|(object, base)| (object, base + moved_by));
+        space.areas_in(to).for_each(|(_, area)| (area.uffd, area.object) = (registered, object));
         for (old, new) in range.iter().zip(to.iter()) {
             if let Some(mut entry) = space.take(old) {
                 entry.protect(entry.is_protected() && registered.is_some());

@@ -21,6 +21,8 @@ pub enum Key {
     Word(usize),
     /// Messages of a userfaultfd.
     Messages(usize),
+    /// Messages of any process that maps shared memory.
+    AnyMessages,
     /// A fault, until it is woken.
     Fault(u64),
     /// An event, until it is read.

@@ -6,8 +6,9 @@ use farmem_page::{PAGE_BYTES, PageBytes, PageCount, PageIndex, PageRange};
 use crate::descriptors::Named;
 use crate::pagemap::Pagemap;
 use crate::schedule::{self, Key};
+use crate::subject::objects::Objects;
 use crate::world::{self, Change, Entry, Reader, World};
-use crate::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use crate::{AsFd, BorrowedFd, Errno, OwnedFd, RawFd};
 
 use farmem_sys::uffd::NOTHING;
 pub use farmem_sys::uffd::{MOST_MOVES, Move, Progress, UNTRIED, UffdError, Waiters};
@@ -19,13 +20,15 @@ pub type Message = farmem_sys::uffd::Message<Uffd>;
 #[derive(Debug)]
 pub struct Uffd {
     number: usize,
+    /// What it stands for, where it is no userfaultfd.
+    objects: Option<&'static Objects>,
 }
 
 impl From<OwnedFd> for Uffd {
     fn from(fd: OwnedFd) -> Self {
         match fd.0 {
-            Named::Uffd(number) => Self { number },
-            _ => Self { number: usize::MAX },
+            Named::Uffd(number) => Self::of(number),
+            _ => Self::of(usize::MAX),
         }
     }
 }
@@ -40,6 +43,34 @@ impl AsFd for Uffd {
 type Step = Result<(), UffdError>;
 
 impl Uffd {
+    fn of(number: usize) -> Self {
+        Self { number, objects: None }
+    }
+
+    /// All messages of the processes that map shared memory.
+    pub(crate) fn of_objects(_ready: OwnedFd, objects: &'static Objects) -> Self {
+        Self { number: usize::MAX, objects: Some(objects) }
+    }
+
+    /// A new userfaultfd of a process's memory.
+    pub fn of_space(space: usize) -> Self {
+        Self::of(world::with(|world| world.new_uffd(space)))
+    }
+
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Whether the page belongs to a mapping of which writes are reported here.
+    pub(crate) fn tells_of_writes(&self, page: PageIndex) -> Option<bool> {
+        let one = PageRange::at(page, PageCount::new(1));
+        match self.protect(one).and_then(|()| self.unprotect(one)) {
+            Ok(()) => Some(true),
+            Err(UffdError::Gone) => Some(false),
+            Err(_) => None,
+        }
+    }
+
     /// A new userfaultfd for the calling process.
     ///
     /// # Errors
@@ -49,7 +80,7 @@ impl Uffd {
             let space = world.own_space();
             world.new_uffd(space)
         });
-        Ok(Self { number })
+        Ok(Self::of(number))
     }
 
     /// Reports faults on missing and on protected pages of `range`.
@@ -73,12 +104,18 @@ impl Uffd {
     /// # Errors
     /// None.
     pub fn unregister(&self, range: PageRange) -> Result<(), UffdError> {
+        if let Some(objects) = self.objects {
+            return objects.unregister(range);
+        }
         let _ = self.set_registered(range, false);
         self.wake(range);
         Ok(())
     }
 
     fn set_registered(&self, range: PageRange, is_registered: bool) -> Result<(), UffdError> {
+        if self.objects.is_some() {
+            return Ok(());
+        }
         schedule::point();
         world::with(|world| {
             let space = &mut world.spaces[world.uffds[self.number].space];
@@ -95,18 +132,25 @@ impl Uffd {
     /// Whether there is a message to read.
     pub fn has_message(&self) -> bool {
         world::end_look();
-        world::with(|world| {
-            let context = &world.uffds[self.number];
-            !context.events.is_empty() || context.faults.iter().any(|fault| !fault.is_read)
+        world::with(|world| match self.objects {
+            Some(_) => world.ready.iter().any(|(uffd, _)| world.uffds[*uffd].has_message()),
+            None => world.uffds[self.number].has_message(),
         })
     }
 
     /// Waits until there is a message, here or at one of `others`; at most `timeout_ns`.
     pub fn wait(&self, others: &[RawFd], timeout_ns: Option<u64>) {
         schedule::point();
+        if self.objects.is_some() {
+            if !self.has_message() {
+                let deadline_ns = timeout_ns.map(|ns| world::with(|world| world.now_ns.saturating_add(ns)));
+                schedule::block(Key::AnyMessages, deadline_ns);
+            }
+            return;
+        }
         let others = others.iter().filter_map(|&other| usize::try_from(other).ok());
         let all: Vec<usize> = core::iter::once(self.number).chain(others).collect();
-        if all.iter().any(|&number| Self { number }.has_message()) {
+        if all.iter().any(|&number| Self::of(number).has_message()) {
             return;
         }
         let deadline_ns = timeout_ns.map(|ns| world::with(|world| world.now_ns.saturating_add(ns)));
@@ -115,6 +159,9 @@ impl Uffd {
 
     /// Whether the page belongs to a mapping that is registered here.
     pub fn is_registered(&self, page: PageIndex) -> Option<bool> {
+        if let Some(objects) = self.objects {
+            return Some(objects.is_registered(page));
+        }
         schedule::point();
         world::with(|world| {
             let context = &world.uffds[self.number];
@@ -145,6 +192,9 @@ impl Uffd {
 
     /// Installs `content` (whole pages) from `page` on.
     pub fn copy_in(&self, page: PageIndex, content: &[u8], waiters: Waiters) -> Progress {
+        if let Some(objects) = self.objects {
+            return objects.copy_in(page, content, waiters);
+        }
         let (pages, _) = content.as_chunks::<PAGE_BYTES>();
         let range = PageRange::at(page, PageCount::new(pages.len() as u64));
         let progress = self.each(range, |world, step, page| {
@@ -164,6 +214,9 @@ impl Uffd {
 
     /// As [`Uffd::zero_in`], but a marker is in the way.
     pub fn zero_vacant(&self, range: PageRange) -> Progress {
+        if let Some(objects) = self.objects {
+            return objects.zero_in(range);
+        }
         let progress =
             self.each(range, |world, _, page| self.fill(world, page, Entry::Zeros { is_protected: false }));
         self.wake(PageRange::at(range.start, progress.done));
@@ -181,16 +234,21 @@ impl Uffd {
 
     /// Leaves a marker for each of these pages that isn't there. `false` when some may have none.
     pub fn mark(&self, range: PageRange) -> bool {
-        self.protect(range).is_ok()
+        self.objects.is_some() || self.protect(range).is_ok()
     }
 
     /// Takes markers away, and wakes nobody.
     pub fn unmark(&self, range: PageRange) {
-        let _ = self.set_protected(range, false);
+        if self.objects.is_none() {
+            let _ = self.set_protected(range, false);
+        }
     }
 
     /// Makes every later touch of these missing pages a SIGBUS.
     pub fn poison(&self, range: PageRange) -> Progress {
+        if let Some(objects) = self.objects {
+            return objects.poison(range);
+        }
         let progress = self.over_marker(range, || {
             self.each(range, |world, _, page| self.fill(world, page, Entry::Poisoned))
         });
@@ -201,7 +259,11 @@ impl Uffd {
     fn fill(&self, world: &mut World, page: PageIndex, entry: Entry) -> Step {
         let space = &mut world.spaces[world.uffds[self.number].space];
         match space.area(page) {
-            Some((_, area)) if area.uffd == Some(self.number) => {}
+            Some((_, area)) if area.uffd == Some(self.number) => {
+                if let Some(at) = area.object_page(page) {
+                    return world::fill_shared(world, self.number, page, at, entry);
+                }
+            }
             _ => return Err(UffdError::Gone),
         }
         match (space.entry(page), &entry) {
@@ -224,17 +286,25 @@ impl Uffd {
     ///
     /// # Errors
     /// Always.
-    pub fn duplicate(&self) -> Result<crate::OwnedFd, crate::Errno> {
-        Err(crate::Errno::MFILE)
+    pub fn duplicate(&self) -> Result<OwnedFd, Errno> {
+        Err(Errno::MFILE)
     }
 
     /// Makes several moves, one after the other.
     pub fn move_runs(&self, moves: &mut [Move], pagemap: &Pagemap) {
+        if let Some(objects) = self.objects {
+            return objects.move_runs(moves);
+        }
         moves.iter_mut().for_each(|it| it.progress = self.move_pages(it.from, it.to, pagemap));
     }
 
     /// Takes pages away from where the program sees them and puts the same frames at `to`.
     pub fn move_pages(&self, from: PageRange, to: PageIndex, _pagemap: &Pagemap) -> Progress {
+        if let Some(objects) = self.objects {
+            let mut one = [Move { from, to, progress: UNTRIED }];
+            objects.move_runs(&mut one);
+            return one[0].progress;
+        }
         let is_one = world::with(|world| {
             let space = &world.spaces[world.uffds[self.number].space];
             space.area(from.start).is_none_or(|(_, area)| area.end >= from.end)
@@ -310,6 +380,9 @@ impl Uffd {
     /// # Errors
     /// [`UffdError::Changing`], [`UffdError::Gone`], [`UffdError::Ended`].
     pub fn protect(&self, range: PageRange) -> Result<(), UffdError> {
+        if self.objects.is_some() {
+            return Ok(());
+        }
         self.set_protected(range, true)
     }
 
@@ -318,6 +391,9 @@ impl Uffd {
     /// # Errors
     /// As [`Uffd::protect`].
     pub fn unprotect(&self, range: PageRange) -> Result<(), UffdError> {
+        if let Some(objects) = self.objects {
+            return objects.unprotect(range);
+        }
         self.set_protected(range, false)?;
         self.wake(range);
         Ok(())
@@ -364,6 +440,9 @@ impl Uffd {
 
     /// Lets threads that wait for these pages try again.
     pub fn wake(&self, range: PageRange) {
+        if let Some(objects) = self.objects {
+            return objects.wake(range);
+        }
         let woken: Vec<u64> = world::with(|world| {
             let faults = &mut world.uffds[self.number].faults;
             let (woken, left): (Vec<_>, Vec<_>) =
@@ -374,11 +453,19 @@ impl Uffd {
         woken.iter().for_each(|&fault| schedule::wake(Key::Fault(fault), usize::MAX));
     }
 
+    /// What else the message said that was read last.
+    pub fn read_rest(&self) -> Option<Message> {
+        self.objects?.read_rest()
+    }
+
     /// The next message, `None` when there is none. Faults come before events.
     ///
     /// # Errors
     /// None.
     pub fn read(&self) -> Result<Option<Message>, UffdError> {
+        if let Some(objects) = self.objects {
+            return objects.read();
+        }
         world::end_look();
         schedule::point();
         let fault = world::with(|world| {
@@ -404,7 +491,7 @@ impl Uffd {
         }
         schedule::wake(Key::Event(event), usize::MAX);
         Ok(Some(match change {
-            Change::Fork { uffd } => Message::Fork(Self { number: uffd }),
+            Change::Fork { uffd } => Message::Fork(Self::of(uffd)),
             Change::Remap { from, to } => Message::Remap { from: from.start, to, count: from.count() },
             Change::Remove(range) => Message::Remove(range),
             Change::Unmap(range) => Message::Unmap(range),

@@ -13,6 +13,8 @@ use crate::expected::Expected;
 use crate::guard::Guard;
 use crate::link::{Answer, Supervisor};
 use crate::schedule::{self, Key, Outcome, Sleeper};
+use crate::subject::objects::Objects;
+use crate::uffd::UffdError;
 
 /// How a world behaves. Chances are "one in so many", 0 for never.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +64,11 @@ pub enum Entry {
         /// Whether a write is a fault.
         is_protected: bool,
     },
+    /// A page of an object.
+    Mapped {
+        /// Whether a write is a fault.
+        is_protected: bool,
+    },
     /// A touch is a SIGBUS.
     Poisoned,
     /// No page: a marker.
@@ -77,13 +84,18 @@ impl Entry {
 
     pub(crate) fn is_protected(&self) -> bool {
         match self {
-            Self::Frame { is_protected, .. } | Self::Zeros { is_protected } => *is_protected,
+            Self::Frame { is_protected, .. }
+            | Self::Zeros { is_protected }
+            | Self::Mapped { is_protected } => *is_protected,
             Self::Poisoned | Self::Marked | Self::Guarded => false,
         }
     }
 
     pub(crate) fn protect(&mut self, value: bool) {
-        if let Self::Frame { is_protected, .. } | Self::Zeros { is_protected } = self {
+        if let Self::Frame { is_protected, .. }
+        | Self::Zeros { is_protected }
+        | Self::Mapped { is_protected } = self
+        {
             *is_protected = value;
         }
     }
@@ -93,7 +105,16 @@ impl Entry {
     }
 }
 
-/// A mapping, private and anonymous.
+/// An object of shared memory, and what programs have written there.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) count: PageCount,
+    pub(crate) frames: BTreeMap<PageIndex, PageBytes>,
+    /// By pages of the object.
+    pub(crate) expected: Expected,
+}
+
+/// A mapping, anonymous: private, or of an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Area {
     pub(crate) end: PageIndex,
@@ -103,6 +124,16 @@ pub(crate) struct Area {
     is_own: bool,
     /// The program may run it.
     pub(crate) is_executable: bool,
+    /// The object that is mapped, and which page of it would be at address 0.
+    pub(crate) object: Option<(usize, i64)>,
+}
+
+impl Area {
+    /// Which object is at a page of the mapping, and which page of it.
+    pub(crate) fn object_page(&self, page: PageIndex) -> Option<(usize, PageIndex)> {
+        let (object, base) = self.object?;
+        Some((object, PageIndex::new(page.get().wrapping_add_signed(base))))
+    }
 }
 
 /// The address space of a process, and what its program has written there.
@@ -125,13 +156,29 @@ pub struct Space {
 }
 
 impl Space {
+    /// An empty one.
+    pub(crate) fn new() -> Self {
+        Self { next: 1 << 20, ..Self::default() }
+    }
+
     /// What is left of one whose process has ended.
     pub(crate) fn ended() -> Self {
         Self { has_ended: true, ..Self::default() }
     }
 
     pub(crate) fn map(&mut self, range: PageRange, is_own: bool, is_executable: bool) {
-        self.areas.insert(range.start, Area { end: range.end, uffd: None, is_own, is_executable });
+        self.areas
+            .insert(range.start, Area { end: range.end, uffd: None, is_own, is_executable, object: None });
+    }
+
+    /// Where a page of an object is mapped.
+    pub(crate) fn mapped_at(&self, object: usize, page: PageIndex) -> Vec<PageIndex> {
+        let there = self.areas.iter().filter_map(|(start, area)| {
+            let (_, base) = area.object.filter(|(it, _)| *it == object)?;
+            let there = PageIndex::new(page.get().wrapping_add_signed(-base));
+            (*start <= there && there < area.end).then_some(there)
+        });
+        there.collect()
     }
 
     /// Addresses for a mapping: of a hole, if there is one that is large enough.
@@ -230,7 +277,7 @@ impl Space {
         match self.table.get(&page)? {
             Entry::Frame { frame, .. } => Some(Box::new(**frame)),
             Entry::Zeros { .. } => Some(Box::new([0; PAGE_BYTES])),
-            Entry::Poisoned | Entry::Marked | Entry::Guarded => None,
+            Entry::Poisoned | Entry::Marked | Entry::Guarded | Entry::Mapped { .. } => None,
         }
     }
 
@@ -239,7 +286,7 @@ impl Space {
         match self.table.get(&page) {
             Some(Entry::Frame { frame, .. }) => self.expected.see(page, Some(frame)),
             Some(Entry::Zeros { .. } | Entry::Marked) | None => self.expected.see(page, None),
-            Some(Entry::Poisoned | Entry::Guarded) => false,
+            Some(Entry::Poisoned | Entry::Guarded | Entry::Mapped { .. }) => false,
         }
     }
 
@@ -299,6 +346,10 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    pub(crate) fn has_message(&self) -> bool {
+        !self.events.is_empty() || self.faults.iter().any(|fault| !fault.is_read)
+    }
+
     /// A change begins: calls are refused until it is over.
     pub(crate) fn begin_change(&mut self) {
         self.changing += 1;
@@ -340,13 +391,20 @@ pub struct World {
     /// The peer that answers packets.
     pub supervisor: Option<Box<dyn Supervisor>>,
     pub(crate) answers: VecDeque<Answer>,
+    pub(crate) objects: Vec<Object>,
+    /// What the pager knows of them.
+    pub(crate) shared: Option<&'static Objects>,
+    /// Userfaultfds whose messages are waited for together, with their mappers' numbers.
+    pub(crate) ready: Vec<(usize, usize)>,
+    /// Holes that programs are about to punch, with their spaces.
+    pub(crate) punches: Vec<(usize, PageRange)>,
     /// What threads have looked at last, for what they do next.
     pub(crate) looks: HashMap<u32, (usize, PageRange)>,
 }
 
 impl World {
     pub(crate) fn new(random: SmallRng, plan: Plan) -> Self {
-        let first = Space { next: 1 << 20, ..Space::default() };
+        let first = Space::new();
         Self {
             plan,
             random,
@@ -371,6 +429,10 @@ impl World {
             disk: Vec::new(),
             supervisor: None,
             answers: VecDeque::new(),
+            objects: Vec::new(),
+            shared: None,
+            ready: Vec::new(),
+            punches: Vec::new(),
             looks: HashMap::new(),
         }
     }
@@ -517,4 +579,35 @@ pub(crate) fn end() -> Outcome {
 /// Outside a run.
 pub fn with<R>(body: impl FnOnce(&mut World) -> R) -> R {
     WORLD.with_borrow_mut(|world| body(world.as_mut().expect("a run is under way")))
+}
+
+/// A page comes into an object, by one of the mappings.
+pub(crate) fn fill_shared(
+    world: &mut World,
+    uffd: usize,
+    page: PageIndex,
+    (object, at): (usize, PageIndex),
+    entry: Entry,
+) -> Result<(), UffdError> {
+    let space = &mut world.spaces[world.uffds[uffd].space];
+    if let Some(Entry::Mapped { .. } | Entry::Poisoned) = space.entry(page) {
+        return Err(UffdError::Exists);
+    }
+    let object = &mut world.objects[object];
+    match entry {
+        Entry::Frame { frame, .. } => {
+            if object.frames.contains_key(&at) {
+                return Err(UffdError::Exists);
+            }
+            object.frames.insert(at, *frame);
+            space.set(page, Entry::Mapped { is_protected: false });
+            world.tell(at, || "a frame comes in".to_owned());
+            Ok(())
+        }
+        Entry::Poisoned => {
+            space.set(page, Entry::Poisoned);
+            Ok(())
+        }
+        _ => Err(UffdError::Unsupported),
+    }
 }

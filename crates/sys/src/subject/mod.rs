@@ -6,6 +6,7 @@
 //! kernel allows only to a process that has the same address space is done by its [`Puppet`](puppet::Puppet).
 
 pub mod objects;
+mod punched;
 pub mod puppet;
 pub mod tracee;
 

@@ -11,23 +11,22 @@
 //! the mappings of its parent, and a userfaultfd from its first moment on.
 
 use core::fmt;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange};
-use rustix::event::epoll;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, seek};
-use rustix::io::{Errno, pread};
 
 use crate::lock::Lock;
 use crate::maps::Mapping;
 use crate::memory;
+use crate::object::{self, Current, ObjectFile, Ready};
 use crate::pagemap::{Runs, Vacancies};
 use crate::uffd::{Message, Move, Progress, Uffd, UffdError, Waiters};
+use crate::{AsFd, AsRawFd, BorrowedFd, Errno, OwnedFd};
 
+#[path = "objects/mapper.rs"]
 mod mapper;
-mod punched;
 
+use super::punched::Punches;
 use mapper::Mapper;
 
 /// Objects that are managed at a time.
@@ -47,14 +46,13 @@ const BETWEEN: u64 = 1 << 10;
 const FRAMES: usize = 512;
 const FRAMES_AT: PageIndex = PageIndex::new(1 << 19);
 pub(crate) const STAGING: PageRange = PageRange::at(FRAMES_AT, PageCount::new(FRAMES as u64));
-const _: () = assert!(FRAMES as u64 == super::puppet::STAGED.get(), "evictors count on so many");
 /// Messages that are looked for in one go.
 const READY: usize = 8;
 
 /// An object.
 #[derive(Debug)]
 struct Object {
-    file: OwnedFd,
+    file: ObjectFile,
     pages: PageRange,
     /// Whether all processes that map it are known, so that its pages may leave.
     is_open: bool,
@@ -115,7 +113,7 @@ struct State {
 /// The shared memory of an application. One for each process, for ever.
 pub struct Objects {
     /// Readable while any userfaultfd of a process is.
-    ready: OwnedFd,
+    ready: Ready,
     state: Lock<State>,
     frames: &'static [[u8; PAGE_BYTES]],
     /// Processes that map objects, as they were found last: their numbers, 0 for none, and descriptors that
@@ -131,12 +129,11 @@ impl fmt::Debug for Objects {
     }
 }
 
-static OBJECTS: AtomicPtr<Objects> = AtomicPtr::new(core::ptr::null_mut());
+static OBJECTS: Current<Objects> = Current::nothing();
 
 /// The shared memory that this process's pager manages, if it does.
 pub fn objects() -> Option<&'static Objects> {
-    // SAFETY: null, or what `begin` has leaked: a reference that lives for ever.
-    unsafe { OBJECTS.load(Ordering::Acquire).as_ref() }
+    OBJECTS.get()
 }
 
 /// From now on the calling process's pager manages shared memory, none at first. `keep` hears of each
@@ -146,7 +143,7 @@ pub fn objects() -> Option<&'static Objects> {
 /// No memory, or no descriptor.
 pub fn begin(keep: fn(BorrowedFd<'_>)) -> Result<&'static Objects, Errno> {
     let objects: &'static Objects = memory::leak(Objects {
-        ready: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+        ready: Ready::new()?,
         state: Lock::new(State {
             objects: [const { None }; MOST_OBJECTS],
             mappers: [const { None }; MOST_MAPPERS],
@@ -166,7 +163,7 @@ pub fn begin(keep: fn(BorrowedFd<'_>)) -> Result<&'static Objects, Errno> {
         processes: [const { (AtomicU32::new(0), AtomicI32::new(-1)) }; MOST_MAPPERS],
         keep,
     })?;
-    OBJECTS.store(core::ptr::from_ref(objects).cast_mut(), Ordering::Release);
+    OBJECTS.set(objects);
     Ok(objects)
 }
 
@@ -180,9 +177,9 @@ impl State {
     }
 
     /// Takes on a process.
-    fn add_mapper(&mut self, uffd: Uffd, places: mapper::Places, ready: &OwnedFd) -> Result<(), Refused> {
+    fn add_mapper(&mut self, uffd: Uffd, places: mapper::Places, ready: &Ready) -> Result<(), Refused> {
         let number = self.mappers.iter().position(Option::is_none).ok_or(Refused::Crowded)?;
-        epoll::add(ready, &uffd, epoll::EventData::new_u64(number as u64), epoll::EventFlags::IN)?;
+        ready.add(&uffd, number)?;
         let mapper = Mapper { number: self.next_number, uffd, places, thread: None };
         self.next_number += 1;
         let place = match self.spare.iter_mut().find_map(Option::take) {
@@ -199,10 +196,10 @@ impl State {
     }
 
     /// A process has ended, or has another program's memory.
-    fn remove_mapper(&mut self, number: usize, ready: &OwnedFd) {
+    fn remove_mapper(&mut self, number: usize, ready: &Ready) {
         let Some(mapper) = self.mappers[number].take() else { return };
         // Others hold duplicates, so that closing it wouldn't do.
-        let _ = epoll::delete(ready, &mapper.uffd);
+        ready.remove(&mapper.uffd);
         mapper.places = mapper::Places::new();
         for place in &mut self.waiters {
             let _ = place.take_if(|waiter| waiter.mapper == number);
@@ -231,7 +228,8 @@ impl State {
     /// Finds out how long mappings are of which the kernel hasn't told that. As long as it can't be found out
     /// something changes in that process, and the kernel refuses what is asked for there.
     fn measure(&mut self) {
-        if !self.are_measured {
+        // Asking ends the protection of a page: not while some are leaving.
+        if !self.are_measured && self.leaving.iter().all(Option::is_none) {
             self.are_measured = true;
             for mapper in self.mappers.iter_mut().filter_map(Option::as_deref_mut) {
                 let Mapper { uffd, places, .. } = mapper;
@@ -245,7 +243,7 @@ impl State {
     fn each_place(
         &mut self,
         pages: PageRange,
-        ready: &OwnedFd,
+        ready: &Ready,
         call: impl Fn(&Uffd, PageRange) -> Result<(), UffdError>,
     ) -> Result<(), UffdError> {
         self.measure();
@@ -261,6 +259,12 @@ impl State {
         Ok(())
     }
 
+    /// What has been read already and not been told.
+    fn rest(&mut self) -> Option<Message> {
+        let gone = self.gone.iter_mut().find_map(Option::take).map(Message::Unmap);
+        gone.or_else(|| self.punched.iter_mut().find_map(Option::take).map(Message::Remove))
+    }
+
     fn note_waiter(&mut self, page: PageIndex, mapper: usize) {
         match self.waiters.iter_mut().position(|place| place.is_none()) {
             Some(place) => {
@@ -272,7 +276,7 @@ impl State {
     }
 
     /// Lets threads that wait for pages of `pages` try again, in the processes where some do.
-    fn wake(&mut self, pages: PageRange, ready: &OwnedFd) {
+    fn wake(&mut self, pages: PageRange, ready: &Ready) {
         let wake = |uffd: &Uffd, there: PageRange| {
             uffd.wake(there);
             Ok(())
@@ -313,7 +317,7 @@ impl State {
         &mut self,
         number: usize,
         message: Message,
-        punches: &punched::Punches,
+        punches: &Punches,
         objects: &Objects,
     ) -> Option<Message> {
         match message {
@@ -333,10 +337,22 @@ impl State {
                     return Some(Message::Fault { address, write, protected: false, thread });
                 }
                 // While it leaves, whoever has protected it ends that. Otherwise it has stayed, or is back.
-                if !self.leaving.iter().flatten().any(|leaving| leaving.contains(page)) {
-                    let _ = mapper.uffd.unprotect(PageRange::at(there, PageCount::new(1)));
+                if self.leaving.iter().flatten().any(|leaving| leaving.contains(page)) {
+                    return None;
                 }
-                None
+                let there = PageRange::at(there, PageCount::new(1));
+                match mapper.uffd.unprotect(there) {
+                    Ok(()) | Err(UffdError::Ended) => None,
+                    Err(UffdError::Changing) => {
+                        // An event waits to be read: the pager asks again when it has been.
+                        self.note_waiter(page, number);
+                        Some(Message::Fault { address: page.addr(), write, protected, thread })
+                    }
+                    Err(_) => {
+                        mapper.uffd.wake(there);
+                        None
+                    }
+                }
             }
             Message::Fork(uffd) => {
                 let places = self.mapper(number)?.places;
@@ -370,15 +386,12 @@ impl State {
                 None
             }
             Message::Remove(there) => {
-                if !punches.have(there) {
-                    return None;
-                }
                 let mapper = self.mappers[number].as_deref()?;
-                let punched = mapper.places.iter().filter_map(|place| {
-                    let part = place.part(there);
-                    (!part.there.is_empty()).then(|| part.pages())
-                });
-                for pages in punched {
+                // What another thread only looks away from at the same time keeps the rest of its pages.
+                let punched = punches
+                    .within(there)
+                    .flat_map(|hole| mapper.places.iter().map(move |place| place.part(hole).pages()));
+                for pages in punched.filter(|pages| !pages.is_empty()) {
                     match self.punched.iter_mut().find(|place| place.is_none()) {
                         Some(place) => *place = Some(pages),
                         None => objects.end(),
@@ -411,7 +424,7 @@ impl Objects {
         let mut state = self.state.lock();
         let pages = PageRange::at(state.next, count);
         let place = state.objects.iter_mut().find(|place| place.is_none()).ok_or(Refused::Crowded)?;
-        *place = Some(Object { file, pages, is_open: false });
+        *place = Some(Object { file: file.into(), pages, is_open: false });
         state.next = pages.end + PageCount::new(BETWEEN);
         Ok(pages)
     }
@@ -491,10 +504,7 @@ impl Objects {
     pub(crate) fn end(&self) -> ! {
         for (_, handle) in self.processes.iter().take_while(|(number, _)| number.load(Ordering::Relaxed) != 0)
         {
-            // SAFETY: at worst another descriptor has that number by now, of which the kernel says that it
-            // stands for no process.
-            let handle = unsafe { BorrowedFd::borrow_raw(handle.load(Ordering::Relaxed).max(0)) };
-            let _ = rustix::process::pidfd_send_signal(handle, rustix::process::Signal::KILL);
+            object::kill(handle.load(Ordering::Relaxed));
         }
         crate::process::kill_self()
     }
@@ -504,35 +514,37 @@ impl Objects {
     /// # Errors
     /// No descriptor.
     pub fn messages(&'static self) -> Result<Uffd, Errno> {
-        Ok(Uffd::of_objects(rustix::io::fcntl_dupfd_cloexec(&self.ready, 0)?, self))
+        Ok(Uffd::of_objects(self.ready.duplicate()?, self))
     }
 
     /// The next message of any process, as [`Uffd::read`].
     pub(crate) fn read(&self) -> Result<Option<Message>, UffdError> {
         let mut state = self.state.lock();
-        if let Some(pages) = state.gone.iter_mut().find_map(Option::take) {
-            return Ok(Some(Message::Unmap(pages)));
+        if let Some(message) = state.rest() {
+            return Ok(Some(message));
         }
-        if let Some(pages) = state.punched.iter_mut().find_map(Option::take) {
-            return Ok(Some(Message::Remove(pages)));
-        }
-        let mut events = [const { core::mem::MaybeUninit::uninit() }; READY];
-        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let (ready, _) = epoll::wait(&self.ready, &mut events, Some(&at_once)).map_err(UffdError::from)?;
-        for event in ready {
-            let number = event.data.u64() as usize;
+        let mut numbers = [0; READY];
+        let count = self.ready.look(&mut numbers).map_err(UffdError::from)?;
+        for &number in &numbers[..count] {
             let Some(mapper) = state.mapper(number) else { continue };
             // Before it is read: from then on whoever asked for a discard goes on with it.
-            let punches = if mapper.uffd.is_changing() {
-                punched::Punches::of(mapper.thread)
-            } else {
-                punched::Punches::default()
-            };
+            let punches =
+                if mapper.uffd.is_changing() { Punches::of(mapper.thread) } else { Punches::default() };
             let Some(message) = mapper.uffd.read()? else { continue };
             let told = state.take_in(number, message, &punches, self);
             return Ok(Some(told.unwrap_or(Message::Unknown(0))));
         }
         Ok(None)
+    }
+
+    /// As [`Uffd::read_rest`].
+    pub(crate) fn read_rest(&self) -> Option<Message> {
+        self.state.lock().rest()
+    }
+
+    /// As [`Uffd::unprotect`], in all processes that map the pages.
+    pub(crate) fn unprotect(&self, pages: PageRange) -> Result<(), UffdError> {
+        self.state.lock().each_place(pages, &self.ready, |uffd, there| uffd.unprotect(there))
     }
 
     /// As [`Uffd::copy_in`], for whichever process maps the pages.
@@ -627,13 +639,13 @@ impl Objects {
         let nothing = |stopped| Progress { done: PageCount::ZERO, stopped: Some(stopped) };
         let mut state = self.state.lock();
         let Some((file, first)) =
-            state.object_of(from.start).map(|object| (object.file.as_fd(), object.pages.start))
+            state.object_of(from.start).map(|object| (&object.file, object.pages.start))
         else {
             return nothing(UffdError::Gone);
         };
         // The object is open as long as its pages are managed. What closes it comes by a message, and none is
         // read while pages move.
-        let file = match rustix::io::fcntl_dupfd_cloexec(file, 0) {
+        let file = match file.duplicate() {
             Ok(file) => file,
             Err(_) => return nothing(UffdError::OutOfMemory),
         };
@@ -673,7 +685,7 @@ impl Objects {
     /// Copies pages, which nobody can write, to frames, and takes them out of the object.
     fn take_out(
         &self,
-        file: &OwnedFd,
+        file: &ObjectFile,
         offset: u64,
         pages: PageRange,
         to: PageIndex,
@@ -682,15 +694,14 @@ impl Objects {
         let mut frames = self.frames_from(to, pages.count()).ok_or(UffdError::Unsupported)?;
         let mut at = offset;
         while !frames.is_empty() {
-            let length = pread(file, &mut *frames, at).map_err(UffdError::from)?;
+            let length = file.read_at(&mut *frames, at).map_err(UffdError::from)?;
             if length == 0 {
                 return Err(UffdError::Gone);
             }
             frames = &mut frames[length..];
             at += length as u64;
         }
-        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        fallocate(file, hole, offset, bytes).map_err(UffdError::from)
+        file.punch(offset, bytes).map_err(UffdError::from)
     }
 
     fn move_back(&self, from: PageRange, to: PageIndex) -> Progress {
@@ -736,12 +747,12 @@ impl Objects {
             let offset_of = |page: PageIndex| PageRange::new(first, page).count().bytes().get();
             let mut at = part.start;
             while at < part.end {
-                let Some(data) = seek_in(&object.file, SeekFrom::Data(offset_of(at)))? else { break };
+                let Some(data) = object.file.next_data(offset_of(at))? else { break };
                 let start = page_at(data);
                 if start >= part.end {
                     break;
                 }
-                let hole = seek_in(&object.file, SeekFrom::Hole(data))?;
+                let hole = object.file.next_hole(data)?;
                 let end = hole.map_or(part.end, page_at).min(part.end);
                 if !runs.push(PageRange::new(start, end)) {
                     return Ok(start);
@@ -754,11 +765,10 @@ impl Objects {
 
     /// Pages of all objects that are there.
     pub(crate) fn resident(&self) -> Result<PageCount, Errno> {
-        const BLOCK_BYTES: u64 = 512;
         let state = self.state.lock();
         let mut bytes = 0;
         for object in state.objects.iter().flatten() {
-            bytes += fstat(&object.file)?.st_blocks as u64 * BLOCK_BYTES;
+            bytes += object.file.resident_bytes()?;
         }
         Ok(PageCount::new(bytes / PAGE_BYTES as u64))
     }
@@ -777,17 +787,8 @@ fn frame_number(page: PageIndex) -> Option<usize> {
 
 /// How many of the `count` pages from `offset` on are there in a row. One by one: to find where the next hole
 /// is the kernel would look at all pages until there, of which there may be very many.
-fn data_at(file: &OwnedFd, offset: u64, count: PageCount) -> PageCount {
+fn data_at(file: &ObjectFile, offset: u64, count: PageCount) -> PageCount {
     let offsets = (0..count.get()).map(|page| offset + page * PAGE_BYTES as u64);
-    let there = offsets.take_while(|&at| seek_in(file, SeekFrom::Data(at)) == Ok(Some(at)));
+    let there = offsets.take_while(|&at| file.next_data(at) == Ok(Some(at)));
     PageCount::new(there.count() as u64)
-}
-
-/// Where that is; `None` behind the last.
-fn seek_in(file: &OwnedFd, what: SeekFrom) -> Result<Option<u64>, Errno> {
-    match seek(file, what) {
-        Ok(offset) => Ok(Some(offset)),
-        Err(Errno::NXIO) => Ok(None),
-        Err(errno) => Err(errno),
-    }
 }

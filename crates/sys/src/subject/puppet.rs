@@ -22,6 +22,7 @@ use crate::wait::{self, Scope, Sleepers};
 
 /// Frames on their way out that there is room for.
 pub const STAGED: PageCount = PageCount::new(512);
+const _: () = assert!(super::objects::STAGING.count().get() == STAGED.get(), "evictors count on so many");
 /// Bytes of the memory that pager and puppet share: a page of words, and as many pages as may be staged.
 pub const SHARED_BYTES: usize = PAGE_BYTES * (1 + STAGED.get() as usize);
 /// How often a caller looks whether the puppet is still there.

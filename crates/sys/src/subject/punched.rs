@@ -16,14 +16,14 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLO
 
 /// Ranges that threads are punching holes in at a moment: as many as are told apart.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Punches {
+pub(crate) struct Punches {
     ranges: [Option<PageRange>; 8],
 }
 
 impl Punches {
     /// What the threads of a process are in, one of which has that number; of all processes when that isn't
     /// known.
-    pub(super) fn of(thread: Option<u32>) -> Self {
+    pub(crate) fn of(thread: Option<u32>) -> Self {
         let mut punches = Self::default();
         let Ok(all) = open(c"/proc", FOLDER, Mode::empty()) else { return punches };
         match thread {
@@ -59,9 +59,9 @@ impl Punches {
         });
     }
 
-    /// Whether a discard of `range` is one of them.
-    pub(super) fn have(&self, range: PageRange) -> bool {
-        self.ranges.iter().flatten().any(|punched| !punched.intersect(range).is_empty())
+    /// What they punch of a range that is discarded.
+    pub(crate) fn within(&self, range: PageRange) -> impl Iterator<Item = PageRange> + '_ {
+        self.ranges.iter().flatten().map(move |punched| punched.intersect(range))
     }
 }
 

@@ -1,0 +1,159 @@
+//! Programs that share memory: several processes that map one object, and the pager that manages it.
+
+use std::sync::{Arc, Mutex};
+
+use farmem_page::{PageCount, PageRange};
+use farmem_simulated_kernel::schedule::{self, Outcome};
+use farmem_simulated_kernel::subject::objects::{self, Objects};
+use farmem_simulated_kernel::uffd::Uffd;
+use farmem_simulated_kernel::{object, program, thread, world};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::case::Case;
+use crate::far;
+use crate::operations::{Habits, Operation};
+use crate::run::{Mapped, Ranges, Using, claim, finished, first, lock, memory, place, start, touch};
+use crate::supervisor::Simulated;
+use crate::values;
+
+/// Pages of the object.
+const PAGES: u64 = 40;
+/// How often it is looked which processes have ended.
+const SWEEP_NS: u64 = 2_000_000;
+
+/// Runs a case in which each of the program's threads is a process, and all of them map one object.
+pub fn run_shared(case: &Case) -> Outcome {
+    let memory = memory();
+    memory.clear();
+    let case = case.clone();
+    let outcome = schedule::run(case.seed, case.plan, move || {
+        let (supervisor, pool) = Simulated::new(&case, &memory);
+        world::with(|world| world.supervisor = Some(Box::new(supervisor)));
+        far::start(&pool, case.far);
+        let Ok(objects) = objects::begin(|_| {}) else { return };
+        let Ok(messages) = objects.messages() else { return };
+        if let Err(error) = start().for_shared(messages, |_| {}) {
+            world::with(|world| world.fail(&format!("the pager doesn't start: {error:?}")));
+            return;
+        }
+        let processes = share(objects, case.threads.len());
+        schedule::spawn(0, move || {
+            loop {
+                thread::sleep(SWEEP_NS);
+                objects.sweep();
+            }
+        });
+        let threads: Vec<u32> = (case.threads.iter().zip(&processes))
+            .map(|(operations, (space, range))| {
+                let ranges = Arc::new(Mutex::new(Mapped { ranges: vec![*range], used: Vec::new() }));
+                let (operations, space) = (operations.clone(), *space);
+                schedule::spawn(space, move || operations.iter().for_each(|it| act(*it, space, &ranges)))
+            })
+            .collect();
+        threads.into_iter().for_each(schedule::join);
+        // The first process has changed nothing of its mapping's place: the last one sees all of it.
+        if let Some((space, range)) = processes.last() {
+            range.iter().for_each(|page| program::read(*space, page));
+        }
+        schedule::finish();
+    });
+    finished(outcome)
+}
+
+/// Processes that map one object, known to the pager. The last one does nothing.
+fn share(objects: &'static Objects, count: usize) -> Vec<(usize, PageRange)> {
+    let file = object::create(PAGES);
+    let number = object::number(&file);
+    let processes: Vec<_> = (0..=count).map(|_| program::begin(number)).collect();
+    let shared = objects.add_object(file, PageCount::new(PAGES)).and_then(|pages| {
+        for &(space, range) in &processes {
+            let process = objects.add_process(Uffd::of_space(space))?;
+            objects.add_mapping(process, range, pages.start)?;
+        }
+        objects.open(pages);
+        Ok(())
+    });
+    if let Err(refused) = shared {
+        world::with(|world| world.fail(&format!("an object isn't taken on: {refused:?}")));
+    }
+    processes
+}
+
+/// What of private memory changes the address space changes the object, or the view of it.
+fn act(operation: Operation, space: usize, ranges: &Ranges) {
+    match operation {
+        Operation::Read { at, count } => {
+            if let Some(range) = place(ranges, at) {
+                touch(ranges, first(range, count), |page, _| program::read(space, page));
+            }
+        }
+        Operation::Write { at, value } => {
+            if let Some(range) = place(ranges, at) {
+                touch(ranges, first(range, 1), |page, _| {
+                    program::write(space, page, values::page(value.into()));
+                });
+            }
+        }
+        Operation::Fill { at, count, value } => {
+            if let Some(range) = place(ranges, at) {
+                touch(ranges, first(range, count), |page, step| {
+                    program::write(space, page, values::page(u64::from(value) + step));
+                });
+            }
+        }
+        Operation::Map { count } | Operation::Guard { at: count, .. } => {
+            if let Some(range) = place(ranges, count) {
+                let _using = Using::of(ranges, range);
+                program::look_away(space, first(range, count % 24));
+            }
+        }
+        Operation::Discard { at, count } => {
+            if let Some(range) = place(ranges, at) {
+                let _using = Using::of(ranges, range);
+                program::punch(space, first(range, count));
+            }
+        }
+        Operation::Unmap { at, count } => {
+            if let Some(range) = claim(ranges, at) {
+                let left = range.count().get().saturating_sub(count.into());
+                let split = range.start + PageCount::new(left);
+                program::unmap(space, PageRange::new(split, range.end));
+                if left > 0 {
+                    lock(ranges).ranges.push(PageRange::new(range.start, split));
+                }
+            }
+        }
+        Operation::Move { at } => {
+            let taken = lock(ranges).ranges.pop();
+            if let Some(range) = taken {
+                // Every other time only the end of it goes.
+                let split = if at % 2 == 0 {
+                    range.start
+                } else {
+                    range.start + PageCount::new(range.count().get() / 2)
+                };
+                let to = program::remap(space, PageRange::new(split, range.end));
+                let kept = PageRange::new(range.start, split);
+                lock(ranges).ranges.extend([kept, to].into_iter().filter(|range| !range.is_empty()));
+            }
+        }
+        Operation::Fork { value } => fork(space, value, ranges),
+        Operation::Rest { time_us } => thread::sleep(u64::from(time_us) * 1000),
+    }
+}
+
+/// A child that maps what its parent maps, works for a while, and ends.
+fn fork(space: usize, value: u32, ranges: &Ranges) {
+    /// What a child does.
+    const OPERATIONS: usize = 12;
+    let own = Arc::new(Mutex::new(Mapped { ranges: lock(ranges).ranges.clone(), used: Vec::new() }));
+    let child = program::fork(space);
+    let mut random = SmallRng::seed_from_u64(value.into());
+    let habits = Habits { hot: 0, changes: random.random_range(5..60), forks: false };
+    let operations: Vec<Operation> = (0..OPERATIONS).map(|_| Operation::draw(&mut random, habits)).collect();
+    let _ = schedule::spawn(child, move || {
+        operations.iter().for_each(|operation| act(*operation, child, &own));
+        program::end(child);
+    });
+}
