@@ -126,6 +126,16 @@ fn pages_at_two_addresses_of_a_process_are_the_same() {
     assert!(number(&finished, "evicted") > 10_000.0);
 }
 
+/// Each has its mapping in more than three hundred pieces.
+#[test]
+fn more_than_a_thousand_processes_share() {
+    if !managed_runner() {
+        return;
+    }
+    let finished = run(24 * MIB, &["crowd", "1100", "40"]);
+    assert!(number(&finished, "evicted") > 1000.0);
+}
+
 /// A program that has filled what it shares, and looks at all of it when it is sent a line. Dropped, it is
 /// ended.
 struct Filled {

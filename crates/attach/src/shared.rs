@@ -151,7 +151,8 @@ impl Shared {
             self.handles.extend(opened.map(|handle| (number, handle)));
         }
         let said = self.handles.iter().map(|(&number, handle)| (number, handle.as_fd()));
-        self.objects.set_processes(said);
+        // Those that aren't known for want of memory would meet poisoned pages instead of being ended.
+        let _ = self.objects.set_processes(said);
     }
 
     /// Looks for objects that these processes map and that aren't managed yet.
@@ -197,7 +198,7 @@ impl Shared {
         if bytes < LEAST || has_foreign_mappers() || mappers.keys().any(|&number| has_other_ways(number)) {
             return None;
         }
-        let pages = self.objects.add_object(OwnedFd::from(file), bytes.pages_up()).ok()?;
+        let pages = self.objects.add_object(OwnedFd::from(file), bytes.pages_up())?;
         // Of processes that share their memory one speaks for all.
         let mut speakers: Vec<u32> = Vec::new();
         let is_taken = mappers.iter().all(|(&number, maps)| {

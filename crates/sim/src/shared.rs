@@ -66,16 +66,18 @@ fn share(objects: &'static Objects, count: usize) -> Vec<(usize, PageRange)> {
     let file = object::create(PAGES);
     let number = object::number(&file);
     let processes: Vec<_> = (0..=count).map(|_| program::begin(number)).collect();
-    let shared = objects.add_object(file, PageCount::new(PAGES)).and_then(|pages| {
-        for &(space, range) in &processes {
-            let process = objects.add_process(Uffd::of_space(space))?;
-            objects.add_mapping(process, range, pages.start)?;
-        }
-        objects.open(pages);
-        Ok(())
+    let refused = |reason: &str| world::with(|world| world.fail(&format!("not taken on: {reason}")));
+    let Some(pages) = objects.add_object(file, PageCount::new(PAGES)) else {
+        refused("an object");
+        return processes;
+    };
+    let taken = processes.iter().try_for_each(|&(space, range)| {
+        let process = objects.add_process(Uffd::of_space(space))?;
+        objects.add_mapping(process, range, pages.start)
     });
-    if let Err(refused) = shared {
-        world::with(|world| world.fail(&format!("an object isn't taken on: {refused:?}")));
+    match taken {
+        Ok(()) => objects.open(pages),
+        Err(errno) => refused(&format!("a process ({errno})")),
     }
     processes
 }

@@ -13,6 +13,7 @@ pub mod descriptors;
 pub mod disk;
 pub mod guard;
 pub mod link;
+mod list;
 pub mod lock;
 pub mod maps;
 pub mod memory;

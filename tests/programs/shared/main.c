@@ -3,6 +3,7 @@
 // shared write PROCESSES MIB ROUNDS   processes write their own pages of one mapping, and read the others'
 // shared calls MIB                    discards, holes, unmapping, moving, forks of forks, a mapper that is killed
 // shared again MIB                    the same pages at two addresses of one process
+// shared crowd PROCESSES MIB          so many processes at a time, each with a mapping in many pieces
 // shared wait KIND MIB                fills, says "filled", and checks when a line comes: by the mapping, and by all other ways that there are to what has a name or
 //                                     a descriptor. Kinds: private, both, anonymous, locked, memfd, sealed,
 //                                     posix, system-v, tmpfs
@@ -414,6 +415,49 @@ static void wait_for_a_line(const char *kind, uint64_t pages)
         check_page("after a line", object.memory, page, 9);
 }
 
+// Whether a page stays mapped, of which many others don't.
+static int is_kept(uint64_t page, uint64_t pages)
+{
+    return page < pages / 2 || page % 16;
+}
+
+static void crowd(uint64_t processes, uint64_t pages)
+{
+    uint64_t *memory = map(pages);
+    pid_t *children = calloc(processes, sizeof *children);
+    int gate[2];
+    if (!children || pipe(gate))
+        die("pipe");
+    for (uint64_t page = 0; page < pages; page++)
+        write_page(memory, page, 0);
+    for (uint64_t page = 0; page < pages; page++)
+        if (!is_kept(page, pages) && munmap(memory + page * WORDS, PAGE))
+            die("munmap");
+    for (uint64_t own = 0; own < processes; own++) {
+        children[own] = fork();
+        if (children[own] < 0)
+            die("fork");
+        if (!children[own]) {
+            char byte;
+            if (close(gate[1]) || read(gate[0], &byte, 1))
+                die("read");
+            for (uint64_t page = own; page < pages; page += pages / 16)
+                if (is_kept(page, pages))
+                    check_page("of one of many", memory, page, 1);
+            exit(0);
+        }
+    }
+    for (uint64_t page = 0; page < pages; page++)
+        if (is_kept(page, pages)) {
+            check_page("of a mapping in pieces", memory, page, 0);
+            write_page(memory, page, 1);
+        }
+    if (close(gate[1]))
+        die("close");
+    for (uint64_t own = 0; own < processes; own++)
+        join(children[own]);
+}
+
 int main(int count, char **words)
 {
     const char *what = count > 1 ? words[1] : "";
@@ -424,6 +468,8 @@ int main(int count, char **words)
         call(number << 8);
     else if (!strcmp(what, "again") && number)
         map_again(number << 8);
+    else if (!strcmp(what, "crowd") && count == 4 && number)
+        crowd(number, strtoul(words[3], NULL, 10) << 8);
     else if (!strcmp(what, "wait") && count == 4)
         wait_for_a_line(words[2], strtoul(words[3], NULL, 10) << 8);
     else

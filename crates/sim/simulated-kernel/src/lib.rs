@@ -16,6 +16,8 @@ pub mod disk;
 mod expected;
 pub mod guard;
 pub mod link;
+#[path = "../../../sys/src/list.rs"]
+mod list;
 #[path = "../../../sys/src/lock.rs"]
 pub mod lock;
 pub mod maps;

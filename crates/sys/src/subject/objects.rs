@@ -11,10 +11,10 @@
 //! the mappings of its parent, and a userfaultfd from its first moment on.
 
 use core::fmt;
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange};
 
+use crate::list::List;
 use crate::lock::Lock;
 use crate::maps::Mapping;
 use crate::memory;
@@ -31,14 +31,10 @@ use mapper::Mapper;
 
 /// Objects that are managed at a time.
 pub const MOST_OBJECTS: usize = 64;
-/// Processes that map any of them.
-pub const MOST_MAPPERS: usize = 1024;
 /// Threads whose faults are told apart. Where more wait all processes are woken.
 const MOST_WAITERS: usize = 512;
 /// Moves that are under way at a time: one for each evictor.
 const MOST_LEAVING: usize = 4;
-/// Ranges that have been punched by the program and not been told of.
-const MOST_PUNCHED: usize = 64;
 /// Where the first object lies, and pages between two of them.
 const FIRST: PageIndex = PageIndex::new(1 << 20);
 const BETWEEN: u64 = 1 << 10;
@@ -58,27 +54,6 @@ struct Object {
     is_open: bool,
 }
 
-/// Why an object or a process can't be taken on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
-    /// There are as many as there can be.
-    Crowded,
-    /// The kernel refuses.
-    Kernel(Errno),
-}
-
-impl From<Errno> for Refused {
-    fn from(errno: Errno) -> Self {
-        Self::Kernel(errno)
-    }
-}
-
-impl From<UffdError> for Refused {
-    fn from(error: UffdError) -> Self {
-        Self::Kernel(error.into())
-    }
-}
-
 /// A process waits for a page.
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
@@ -88,11 +63,9 @@ struct Waiter {
 
 struct State {
     objects: [Option<Object>; MOST_OBJECTS],
-    mappers: [Option<&'static mut Mapper>; MOST_MAPPERS],
-    /// There have never been any from that place on.
-    mappers_end: usize,
-    /// Places for further ones, which have been others'.
-    spare: [Option<&'static mut Mapper>; MOST_MAPPERS],
+    mappers: List<Option<&'static mut Mapper>>,
+    /// Memory for further ones, which has been others'.
+    spare: List<&'static mut Mapper>,
     /// Where the next object may lie.
     next: PageIndex,
     /// What the next process is known by.
@@ -106,7 +79,7 @@ struct State {
     /// Pages that are leaving.
     leaving: [Option<PageRange>; MOST_LEAVING],
     /// What the program has punched, and what nobody maps any more, until it is told.
-    punched: [Option<PageRange>; MOST_PUNCHED],
+    punched: List<PageRange>,
     gone: [Option<PageRange>; MOST_OBJECTS],
 }
 
@@ -116,9 +89,9 @@ pub struct Objects {
     ready: Ready,
     state: Lock<State>,
     frames: &'static [[u8; PAGE_BYTES]],
-    /// Processes that map objects, as they were found last: their numbers, 0 for none, and descriptors that
-    /// stand for them.
-    processes: [(AtomicU32, AtomicI32); MOST_MAPPERS],
+    /// Processes that map objects, as they were found last: their numbers, and descriptors that stand for
+    /// them.
+    processes: Lock<List<(u32, i32)>>,
     /// Hears of the userfaultfd of each new process.
     keep: fn(BorrowedFd<'_>),
 }
@@ -146,9 +119,8 @@ pub fn begin(keep: fn(BorrowedFd<'_>)) -> Result<&'static Objects, Errno> {
         ready: Ready::new()?,
         state: Lock::new(State {
             objects: [const { None }; MOST_OBJECTS],
-            mappers: [const { None }; MOST_MAPPERS],
-            mappers_end: 0,
-            spare: [const { None }; MOST_MAPPERS],
+            mappers: List::new(),
+            spare: List::new(),
             next: FIRST,
             next_number: 1,
             are_measured: true,
@@ -156,11 +128,11 @@ pub fn begin(keep: fn(BorrowedFd<'_>)) -> Result<&'static Objects, Errno> {
             waiters_end: 0,
             are_all_waiting: false,
             leaving: [None; MOST_LEAVING],
-            punched: [None; MOST_PUNCHED],
+            punched: List::new(),
             gone: [None; MOST_OBJECTS],
         }),
         frames: memory::table(FRAMES)?,
-        processes: [const { (AtomicU32::new(0), AtomicI32::new(-1)) }; MOST_MAPPERS],
+        processes: Lock::new(List::new()),
         keep,
     })?;
     OBJECTS.set(objects);
@@ -176,22 +148,30 @@ impl State {
         self.objects.iter().flatten().find(|object| object.pages.contains(page))
     }
 
-    /// Takes on a process.
-    fn add_mapper(&mut self, uffd: Uffd, places: mapper::Places, ready: &Ready) -> Result<(), Refused> {
-        let number = self.mappers.iter().position(Option::is_none).ok_or(Refused::Crowded)?;
+    /// Takes on a process, which has the mappings of its `parent` if it was forked.
+    fn add_mapper(&mut self, uffd: Uffd, parent: Option<usize>, ready: &Ready) -> Result<(), Errno> {
+        let number = match self.mappers.iter().position(Option::is_none) {
+            Some(number) => number,
+            None => {
+                self.mappers.push(None)?;
+                self.mappers.len() - 1
+            }
+        };
         ready.add(&uffd, number)?;
-        let mapper = Mapper { number: self.next_number, uffd, places, thread: None };
+        let own = self.next_number;
         self.next_number += 1;
-        let place = match self.spare.iter_mut().find_map(Option::take) {
+        let place = match self.spare.pop() {
             Some(place) => {
                 // What was there has been emptied when its process ended.
-                *place = mapper;
+                (place.number, place.uffd, place.thread) = (own, uffd, None);
                 place
             }
-            None => memory::leak(mapper)?,
+            None => memory::leak(Mapper { number: own, uffd, places: mapper::Places::new(), thread: None })?,
         };
+        if let Some(parent) = parent.and_then(|parent| self.mapper(parent)) {
+            place.places.copy_from(&parent.places)?;
+        }
         self.mappers[number] = Some(place);
-        self.mappers_end = self.mappers_end.max(number + 1);
         Ok(())
     }
 
@@ -200,13 +180,12 @@ impl State {
         let Some(mapper) = self.mappers[number].take() else { return };
         // Others hold duplicates, so that closing it wouldn't do.
         ready.remove(&mapper.uffd);
-        mapper.places = mapper::Places::new();
+        mapper.places.clear();
         for place in &mut self.waiters {
             let _ = place.take_if(|waiter| waiter.mapper == number);
         }
-        if let Some(place) = self.spare.iter_mut().find(|place| place.is_none()) {
-            *place = Some(mapper);
-        }
+        // Without memory for the list its own is not used again.
+        let _ = self.spare.push(mapper);
         self.close_unmapped();
     }
 
@@ -247,7 +226,7 @@ impl State {
         call: impl Fn(&Uffd, PageRange) -> Result<(), UffdError>,
     ) -> Result<(), UffdError> {
         self.measure();
-        for number in 0..self.mappers_end {
+        for number in 0..self.mappers.len() {
             let Some(mapper) = self.mapper(number) else { continue };
             let made = mapper.places.of(pages).try_for_each(|place| call(&mapper.uffd, place.there));
             match made {
@@ -262,7 +241,7 @@ impl State {
     /// What has been read already and not been told.
     fn rest(&mut self) -> Option<Message> {
         let gone = self.gone.iter_mut().find_map(Option::take).map(Message::Unmap);
-        gone.or_else(|| self.punched.iter_mut().find_map(Option::take).map(Message::Remove))
+        gone.or_else(|| self.punched.pop().map(Message::Remove))
     }
 
     fn note_waiter(&mut self, page: PageIndex, mapper: usize) {
@@ -305,7 +284,7 @@ impl State {
         let waiters = self.waiters[..self.waiters_end].iter().flatten();
         let waits = waiters.filter(|waiter| waiter.page == page).map(|waiter| waiter.mapper);
         let pages = PageRange::at(page, PageCount::new(count));
-        waits.chain(0..self.mappers_end).find_map(|number| {
+        waits.chain(0..self.mappers.len()).find_map(|number| {
             let mapper = self.mapper(number)?;
             let place = mapper.places.of(pages).find(|place| place.pages == page)?;
             Some((number, place.there))
@@ -355,9 +334,9 @@ impl State {
                 }
             }
             Message::Fork(uffd) => {
-                let places = self.mapper(number)?.places;
+                self.mapper(number)?;
                 (objects.keep)(uffd.as_fd());
-                if self.add_mapper(uffd, places, &objects.ready).is_err() {
+                if self.add_mapper(uffd, Some(number), &objects.ready).is_err() {
                     // Its pages would come back as zeros.
                     objects.end();
                 }
@@ -392,9 +371,8 @@ impl State {
                     .within(there)
                     .flat_map(|hole| mapper.places.iter().map(move |place| place.part(hole).pages()));
                 for pages in punched.filter(|pages| !pages.is_empty()) {
-                    match self.punched.iter_mut().find(|place| place.is_none()) {
-                        Some(place) => *place = Some(pages),
-                        None => objects.end(),
+                    if self.punched.push(pages).is_err() {
+                        objects.end();
                     }
                 }
                 None
@@ -409,39 +387,40 @@ impl Objects {
     /// known by, which no other process ever is.
     ///
     /// # Errors
-    /// There are too many.
-    pub fn add_process(&self, uffd: Uffd) -> Result<u64, Refused> {
+    /// No memory, or the kernel refuses.
+    pub fn add_process(&self, uffd: Uffd) -> Result<u64, Errno> {
         let mut state = self.state.lock();
         let number = state.next_number;
-        state.add_mapper(uffd, mapper::Places::new(), &self.ready).map(|()| number)
+        state.add_mapper(uffd, None, &self.ready).map(|()| number)
     }
 
     /// An object of so many pages, of which none may leave yet.
     ///
-    /// # Errors
-    /// There are too many.
-    pub fn add_object(&self, file: OwnedFd, count: PageCount) -> Result<PageRange, Refused> {
+    ///
+    /// `None` when there are too many.
+    pub fn add_object(&self, file: OwnedFd, count: PageCount) -> Option<PageRange> {
         let mut state = self.state.lock();
         let pages = PageRange::at(state.next, count);
-        let place = state.objects.iter_mut().find(|place| place.is_none()).ok_or(Refused::Crowded)?;
+        let place = state.objects.iter_mut().find(|place| place.is_none())?;
         *place = Some(Object { file: file.into(), pages, is_open: false });
         state.next = pages.end + PageCount::new(BETWEEN);
-        Ok(pages)
+        Some(pages)
     }
 
     /// The process of that number has a mapping at `there`, of `pages` from the first on. From now on its
     /// faults are told.
     ///
     /// # Errors
-    /// The kernel refuses, or there are too many.
-    pub fn add_mapping(&self, process: u64, there: PageRange, pages: PageIndex) -> Result<(), Refused> {
+    /// No memory, or the kernel refuses.
+    pub fn add_mapping(&self, process: u64, there: PageRange, pages: PageIndex) -> Result<(), Errno> {
         let mut state = self.state.lock();
         let mut mappers = state.mappers.iter_mut().filter_map(Option::as_deref_mut);
         let mapper = mappers.find(|mapper| mapper.number == process).ok_or(Errno::SRCH)?;
         // With the lock held, so that a child that is forked meanwhile is told of afterwards.
-        mapper.uffd.register(there)?;
+        mapper.uffd.register(there).map_err(Errno::from)?;
         let place = mapper::Place { there, pages, is_measured: true };
-        mapper.places.remove(there).and_then(|()| mapper.places.add(place)).map_err(|_| Refused::Crowded)
+        mapper.places.remove(there)?;
+        mapper.places.add(place)
     }
 
     /// All processes that map the object are known: its pages may leave.
@@ -469,7 +448,7 @@ impl Objects {
     /// are left that map an object.
     pub fn sweep(&self) -> usize {
         let mut state = self.state.lock();
-        for number in 0..MOST_MAPPERS {
+        for number in 0..state.mappers.len() {
             if state.mapper(number).is_some_and(|mapper| mapper.uffd.has_ended()) {
                 state.remove_mapper(number, &self.ready);
             }
@@ -492,20 +471,21 @@ impl Objects {
 
     /// Processes that map objects, as they are now: their numbers, and descriptors that stand for them, which
     /// stay open until others are said.
-    pub fn set_processes<'a>(&self, processes: impl Iterator<Item = (u32, BorrowedFd<'a>)>) {
-        let said = processes.map(|(number, handle)| (number, handle.as_raw_fd()));
-        for (place, (number, handle)) in self.processes.iter().zip(said.chain(core::iter::repeat((0, -1)))) {
-            place.1.store(handle, Ordering::Relaxed);
-            place.0.store(number, Ordering::Relaxed);
-        }
+    ///
+    /// # Errors
+    /// No memory: only some of them are known.
+    pub fn set_processes<'a>(
+        &self,
+        processes: impl Iterator<Item = (u32, BorrowedFd<'a>)>,
+    ) -> Result<(), Errno> {
+        let mut known = self.processes.lock();
+        known.clear();
+        processes.map(|(number, handle)| (number, handle.as_raw_fd())).try_for_each(|one| known.push(one))
     }
 
     /// Ends the processes that map objects, and the calling one.
     pub(crate) fn end(&self) -> ! {
-        for (_, handle) in self.processes.iter().take_while(|(number, _)| number.load(Ordering::Relaxed) != 0)
-        {
-            object::kill(handle.load(Ordering::Relaxed));
-        }
+        self.processes.lock().iter().for_each(|&(_, handle)| object::kill(handle));
         crate::process::kill_self()
     }
 
@@ -775,8 +755,7 @@ impl Objects {
 
     /// Processor time of the processes that map objects, in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> u64 {
-        let numbers = self.processes.iter().map(|(number, _)| number.load(Ordering::Relaxed));
-        numbers.take_while(|&number| number != 0).map(super::cpu_ns_of).sum()
+        self.processes.lock().iter().map(|&(number, _)| super::cpu_ns_of(number)).sum()
     }
 }
 

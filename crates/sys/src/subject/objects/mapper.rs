@@ -2,10 +2,9 @@
 
 use farmem_page::{PageCount, PageIndex, PageRange};
 
+use crate::Errno;
+use crate::list::List;
 use crate::uffd::Uffd;
-
-/// Mappings of objects that a process has at most. Unmapping a part in the midst of one makes two of it.
-const MOST_MAPPINGS: usize = 64;
 
 /// Where a process maps pages of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,26 +44,28 @@ impl Place {
     }
 }
 
-/// There are more mappings than can be told apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct TooMany;
-
 /// Which mappings a process has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Places {
-    places: [Place; MOST_MAPPINGS],
-    count: usize,
-}
+pub(super) struct Places(List<Place>);
 
 impl Places {
     pub(super) const fn new() -> Self {
-        let nothing = PageRange::new(PageIndex::new(0), PageIndex::new(0));
-        let place = Place { there: nothing, pages: PageIndex::new(0), is_measured: true };
-        Self { places: [place; MOST_MAPPINGS], count: 0 }
+        Self(List::new())
+    }
+
+    /// The process has the mappings that another one has, in the place of its own.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn copy_from(&mut self, other: &Self) -> Result<(), Errno> {
+        self.0.copy_from(&other.0)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Place> {
-        self.places[..self.count].iter()
+        self.0.iter()
     }
 
     /// As the pager sees a page of the process's.
@@ -87,57 +88,50 @@ impl Places {
         })
     }
 
-    pub(super) fn add(&mut self, place: Place) -> Result<(), TooMany> {
-        if place.there.is_empty() {
-            return Ok(());
-        }
-        *self.places.get_mut(self.count).ok_or(TooMany)? = place;
-        self.count += 1;
-        Ok(())
+    /// # Errors
+    /// No memory.
+    pub(super) fn add(&mut self, place: Place) -> Result<(), Errno> {
+        if place.there.is_empty() { Ok(()) } else { self.0.push(place) }
     }
 
     /// The process has no objects there any more.
-    pub(super) fn remove(&mut self, there: PageRange) -> Result<(), TooMany> {
-        let before = *self;
-        self.count = 0;
-        for place in before.iter() {
-            let behind = PageRange::new(there.end.max(place.there.start), place.there.end);
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn remove(&mut self, there: PageRange) -> Result<(), Errno> {
+        for at in 0..self.0.len() {
+            let place = self.0[at];
             let ahead = PageRange::new(place.there.start, there.start.min(place.there.end));
-            self.add(place.part(ahead))?;
+            let behind = PageRange::new(there.end.max(place.there.start), place.there.end);
+            self.0[at] = place.part(ahead);
             self.add(place.part(behind))?;
         }
+        self.0.retain(|place| !place.there.is_empty());
         Ok(())
     }
 
     /// The process has moved what it had at `from` to `to`.
-    pub(super) fn relocate(&mut self, from: PageRange, to: PageIndex) -> Result<(), TooMany> {
-        let before = *self;
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn relocate(&mut self, from: PageRange, to: PageIndex) -> Result<(), Errno> {
+        let mut moved = List::new();
+        for part in self.iter().map(|place| place.part(from)).filter(|part| !part.there.is_empty()) {
+            moved.push(part)?;
+        }
         self.remove(PageRange::at(to, from.count()))?;
         self.remove(from)?;
-        for place in before.iter() {
-            let part = place.part(from);
-            if part.there.is_empty() {
-                continue;
-            }
+        for &part in moved.iter() {
             let skipped = PageRange::new(from.start, part.there.start).count();
             self.add(Place { there: PageRange::at(to + skipped, part.there.count()), ..part })?;
         }
-        // The kernel doesn't tell whether the old mapping has gone (`MREMAP_DONTUNMAP`). It hardly ever
-        // stays, so where there are many mappings it isn't looked for.
-        for place in before.iter() {
-            let _ = self.add(Place { is_measured: false, ..place.part(from) });
-        }
-        Ok(())
+        // The kernel doesn't tell whether the old mapping has gone (`MREMAP_DONTUNMAP`).
+        moved.iter().try_for_each(|&part| self.add(Place { is_measured: false, ..part }))
     }
 
     /// The process maps what it has at `from` once more, at `to` (`mremap` of no length). The kernel doesn't
     /// tell how much of it: at most up to `end`, as the pager sees it.
-    pub(super) fn duplicate(
-        &mut self,
-        from: PageIndex,
-        to: PageIndex,
-        end: PageIndex,
-    ) -> Result<(), TooMany> {
+    pub(super) fn duplicate(&mut self, from: PageIndex, to: PageIndex, end: PageIndex) -> Result<(), Errno> {
         let Some(pages) = self.page_of(from) else { return Ok(()) };
         let next = self.iter().map(|place| place.there.start).filter(|&start| start > to).min();
         let room = next.map_or(u64::MAX, |next| PageRange::new(to, next).count().get());
@@ -150,37 +144,26 @@ impl Places {
     /// Finds out how long the mappings are of which that isn't known: `is_there` says of an address whether
     /// faults there are told, if it can be told at this moment. Whether all are known now.
     pub(super) fn measure(&mut self, is_there: impl Fn(PageIndex) -> Option<bool>) -> bool {
-        let before = *self;
-        self.count = 0;
         let mut are_all_known = true;
-        for &place in before.iter() {
-            let measured =
-                if place.is_measured { Some(place.there.count()) } else { place.measure(&is_there) };
-            are_all_known &= measured.is_some();
-            let place = match measured {
+        for place in self.0.iter_mut().filter(|place| !place.is_measured) {
+            match place.measure(&is_there) {
                 Some(count) => {
-                    Place { there: PageRange::at(place.there.start, count), is_measured: true, ..place }
+                    (place.there, place.is_measured) = (PageRange::at(place.there.start, count), true);
                 }
-                None => place,
-            };
-            // There are no more than before.
-            let _ = self.add(place);
+                None => are_all_known = false,
+            }
         }
+        self.0.retain(|place| !place.there.is_empty());
         are_all_known
     }
 
     /// Nothing of `pages`, as the pager sees them, counts any more.
     pub(super) fn forget(&mut self, pages: PageRange) {
-        let before = *self;
-        self.count = 0;
-        for place in before.iter().filter(|place| place.pages().intersect(pages).is_empty()) {
-            // There are no more than before.
-            let _ = self.add(*place);
-        }
+        self.0.retain(|place| place.pages().intersect(pages).is_empty());
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.count == 0
+        self.0.is_empty()
     }
 }
 
@@ -282,11 +265,17 @@ mod tests {
     }
 
     #[test]
-    fn there_may_be_too_many() {
+    fn there_may_be_any_number() {
+        const COUNT: u64 = 5000;
         let mut places = Places::new();
-        for at in 0..MOST_MAPPINGS as u64 {
+        for at in 0..COUNT {
             places.add(place(range(10 * at, 10 * at + 9), at * 100)).unwrap();
         }
-        assert_eq!(places.remove(range(4, 5)), Err(TooMany));
+        (0..COUNT).for_each(|at| places.remove(range(10 * at + 4, 10 * at + 5)).unwrap());
+        assert_eq!(places.iter().count() as u64, 2 * COUNT);
+        let mut child = Places::new();
+        child.copy_from(&places).unwrap();
+        assert_eq!(child.page_of(PageIndex::new(10 * COUNT - 2)), Some(PageIndex::new(100 * COUNT - 92)));
+        assert_eq!(child.page_of(PageIndex::new(10 * COUNT - 6)), None);
     }
 }
