@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange};
 
+use crate::guard::{self, Guard};
 use crate::lock::Lock;
 use crate::maps::Mapping;
 use crate::memory;
@@ -286,6 +287,9 @@ impl State {
             return;
         }
         for at in 0..self.waiters_end {
+            if !guard::stands(Guard::SharersAreWoken) {
+                return;
+            }
             let Some(waiter) = self.waiters[at].take_if(|waiter| pages.contains(waiter.page)) else {
                 continue;
             };
@@ -355,7 +359,8 @@ impl State {
                 }
             }
             Message::Fork(uffd) => {
-                let places = self.mapper(number)?.places;
+                let known = guard::stands(Guard::ForkedHaveTheirPlaces);
+                let places = if known { self.mapper(number)?.places } else { mapper::Places::new() };
                 (objects.keep)(uffd.as_fd());
                 if self.add_mapper(uffd, places, &objects.ready).is_err() {
                     // Its pages would come back as zeros.
@@ -375,6 +380,9 @@ impl State {
                 let page = self.mapper(number)?.places.page_of(from);
                 let object = page.and_then(|page| self.object_of(page)).map(|object| object.pages);
                 let mapper = self.mappers[number].as_deref_mut()?;
+                if !guard::stands(Guard::PlacesFollowMoves) {
+                    return None;
+                }
                 let followed = match object {
                     Some(object) if count == PageCount::ZERO => mapper.places.duplicate(from, to, object.end),
                     _ => mapper.places.relocate(PageRange::at(from, count), to),
@@ -386,6 +394,9 @@ impl State {
                 None
             }
             Message::Remove(there) => {
+                if !guard::stands(Guard::HolesAreTold) {
+                    return None;
+                }
                 let mapper = self.mappers[number].as_deref()?;
                 // What another thread only looks away from at the same time keeps the rest of its pages.
                 let punched = punches
@@ -539,7 +550,7 @@ impl Objects {
 
     /// As [`Uffd::read_rest`].
     pub(crate) fn read_rest(&self) -> Option<Message> {
-        self.state.lock().rest()
+        guard::stands(Guard::HolesAreToldAtOnce).then(|| self.state.lock().rest()).flatten()
     }
 
     /// As [`Uffd::unprotect`], in all processes that map the pages.
@@ -658,7 +669,11 @@ impl Objects {
             return nothing(UffdError::Changing);
         };
         state.leaving[place] = Some(pages);
-        let protected = state.each_place(pages, &self.ready, |uffd, there| uffd.protect(there));
+        let protected = if guard::stands(Guard::LeavingIsProtected) {
+            state.each_place(pages, &self.ready, |uffd, there| uffd.protect(there))
+        } else {
+            Ok(())
+        };
         drop(state);
         let left = protected.map_err(|error| match error {
             // The mapping has gone or is going: the message that says so is on its way.
