@@ -209,8 +209,9 @@ impl Shared {
             self.take_on_process(number, maps, pages).is_some()
         });
         // Forks of processes that were not taken on yet may have brought others, which the kernel has told
-        // nobody of.
+        // nobody of. And what has come to be in the place of a mapping since it was found is registered now.
         let is_whole = is_taken
+            && mappers.iter().all(|(&number, maps)| have_stayed(maps, &of(number)) || has_ended(number))
             && processes().into_iter().all(|number| {
                 let own = of(number);
                 // Between two looks it may have ended.
@@ -291,6 +292,12 @@ fn open((number, maps): (&u32, &Vec<MemoryMap>)) -> Option<File> {
     let path = format!("/proc/{number}/map_files/{}", addresses(map));
     let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
     (file.metadata().ok()?.ino() == map.inode).then_some(file)
+}
+
+/// Whether all mappings that were found before are found again.
+fn have_stayed(before: &[MemoryMap], now: &[MemoryMap]) -> bool {
+    let which = |map: &MemoryMap| (map.address, map.offset, name_of(map));
+    before.iter().all(|map| now.iter().any(|other| which(other) == which(map)))
 }
 
 /// Whether all these mappings are registered, for missing and for protected pages.

@@ -15,6 +15,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 const SEEDS: u64 = 10_000;
 /// Seeds among which one must show that a guard is missing.
 const MUTANT_SEEDS: u64 = 16_000;
+/// The same of shared memory.
+const SHARED_MUTANT_SEEDS: u64 = 2000;
 /// Seeds that showed it when they were noted: tried first, because others take minutes to find. A change of
 /// the pager may make any of them show nothing; then the one that is found is told.
 const NOTED: [(Guard, u64); 10] = [
@@ -54,6 +56,11 @@ fn main() -> ExitCode {
     ];
     trials.extend(Guard::ALL.map(|guard| {
         Trial::test(format!("some_seed_shows_what_happens_without::{guard:?}"), move || is_noticed(guard))
+    }));
+    trials.extend(Guard::OF_SHARED.map(|guard| {
+        Trial::test(format!("some_seed_shows_what_happens_to_shared_memory_without::{guard:?}"), move || {
+            is_noticed_of_shared(guard)
+        })
     }));
     if let Some(seed) = number("FARMEM_SIMULATE_SEED") {
         trials = vec![
@@ -229,6 +236,24 @@ fn is_noticed(guard: Guard) -> Result<(), Failed> {
         Ok(())
     } else {
         Err(format!("none of {MUTANT_SEEDS} seeds shows that it is missing").into())
+    }
+}
+
+/// The same of what keeps shared memory right.
+fn is_noticed_of_shared(guard: Guard) -> Result<(), Failed> {
+    let is_found = each(SHARED_MUTANT_SEEDS, |seed| {
+        let mut case = Case::shared(seed);
+        case.plan.without = Some(guard);
+        let is_one = run_shared(&case).failure.is_some();
+        if is_one {
+            println!("{guard:?}: seed {seed} shows it");
+        }
+        is_one
+    });
+    if is_found {
+        Ok(())
+    } else {
+        Err(format!("none of {SHARED_MUTANT_SEEDS} seeds shows that it is missing").into())
     }
 }
 

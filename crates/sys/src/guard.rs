@@ -40,10 +40,22 @@ pub enum Guard {
     MovesWaitForHolders,
     /// Whoever came while a page was held is woken (page word, invariant 3).
     WaitersAreWoken,
+    /// Of shared memory: what leaves is protected in all processes that map it.
+    LeavingIsProtected,
+    /// Of shared memory: what a program punches out has no entry.
+    HolesAreTold,
+    /// Of shared memory: a hole is told before its thread can go on and others are served.
+    HolesAreToldAtOnce,
+    /// Of shared memory: a child maps what its parent maps.
+    ForkedHaveTheirPlaces,
+    /// Of shared memory: where a process has moved its mapping, it is looked for.
+    PlacesFollowMoves,
+    /// Of shared memory: whoever waits for a page is woken, whichever process brings it.
+    SharersAreWoken,
 }
 
 impl Guard {
-    /// All of them.
+    /// Those of private memory.
     pub const ALL: [Self; 18] = [
         Self::ReadingExcludesChanges,
         Self::OneHolder,
@@ -63,6 +75,15 @@ impl Guard {
         Self::HeldIsLookedAt,
         Self::MovesWaitForHolders,
         Self::WaitersAreWoken,
+    ];
+    /// Those of shared memory.
+    pub const OF_SHARED: [Self; 6] = [
+        Self::LeavingIsProtected,
+        Self::HolesAreTold,
+        Self::HolesAreToldAtOnce,
+        Self::ForkedHaveTheirPlaces,
+        Self::PlacesFollowMoves,
+        Self::SharersAreWoken,
     ];
 }
 

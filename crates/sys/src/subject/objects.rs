@@ -14,6 +14,7 @@ use core::fmt;
 
 use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange};
 
+use crate::guard::{self, Guard};
 use crate::list::List;
 use crate::lock::Lock;
 use crate::maps::Mapping;
@@ -164,12 +165,16 @@ impl State {
             Some(place) => {
                 // What was there has been emptied when its process ended.
                 (place.number, place.uffd, place.thread) = (own, uffd, None);
+                place.given_up.clear();
                 place
             }
-            None => memory::leak(Mapper { number: own, uffd, places: mapper::Places::new(), thread: None })?,
+            None => {
+                let (places, given_up) = (mapper::Places::new(), List::new());
+                memory::leak(Mapper { number: own, uffd, places, thread: None, given_up })?
+            }
         };
         if let Some(parent) = parent.and_then(|parent| self.mapper(parent)) {
-            place.places.copy_from(&parent.places)?;
+            place.inherit(parent)?;
         }
         self.mappers[number] = Some(place);
         Ok(())
@@ -265,6 +270,9 @@ impl State {
             return;
         }
         for at in 0..self.waiters_end {
+            if !guard::stands(Guard::SharersAreWoken) {
+                return;
+            }
             let Some(waiter) = self.waiters[at].take_if(|waiter| pages.contains(waiter.page)) else {
                 continue;
             };
@@ -335,8 +343,9 @@ impl State {
             }
             Message::Fork(uffd) => {
                 self.mapper(number)?;
+                let parent = guard::stands(Guard::ForkedHaveTheirPlaces).then_some(number);
                 (objects.keep)(uffd.as_fd());
-                if self.add_mapper(uffd, Some(number), &objects.ready).is_err() {
+                if self.add_mapper(uffd, parent, &objects.ready).is_err() {
                     // Its pages would come back as zeros.
                     objects.end();
                 }
@@ -354,6 +363,9 @@ impl State {
                 let page = self.mapper(number)?.places.page_of(from);
                 let object = page.and_then(|page| self.object_of(page)).map(|object| object.pages);
                 let mapper = self.mappers[number].as_deref_mut()?;
+                if !guard::stands(Guard::PlacesFollowMoves) {
+                    return None;
+                }
                 let followed = match object {
                     Some(object) if count == PageCount::ZERO => mapper.places.duplicate(from, to, object.end),
                     _ => mapper.places.relocate(PageRange::at(from, count), to),
@@ -365,6 +377,9 @@ impl State {
                 None
             }
             Message::Remove(there) => {
+                if !guard::stands(Guard::HolesAreTold) {
+                    return None;
+                }
                 let mapper = self.mappers[number].as_deref()?;
                 // What another thread only looks away from at the same time keeps the rest of its pages.
                 let punched = punches
@@ -420,6 +435,7 @@ impl Objects {
         mapper.uffd.register(there).map_err(Errno::from)?;
         let place = mapper::Place { there, pages, is_measured: true };
         mapper.places.remove(there)?;
+        mapper.given_up.retain(|given_up| given_up.intersect(there).is_empty());
         mapper.places.add(place)
     }
 
@@ -438,7 +454,11 @@ impl Objects {
             let _ = uffd.unregister(there);
             Ok(())
         });
-        state.mappers.iter_mut().flatten().for_each(|mapper| mapper.places.forget(pages));
+        let forgotten = state.mappers.iter_mut().flatten().try_for_each(|mapper| mapper.give_up(pages));
+        if forgotten.is_err() {
+            // Children that nobody has been told of yet would wait for ever.
+            self.end();
+        }
         let object =
             state.objects.iter_mut().find(|object| object.as_ref().is_some_and(|it| it.pages == pages));
         object.into_iter().for_each(|object| *object = None);
@@ -519,7 +539,7 @@ impl Objects {
 
     /// As [`Uffd::read_rest`].
     pub(crate) fn read_rest(&self) -> Option<Message> {
-        self.state.lock().rest()
+        guard::stands(Guard::HolesAreToldAtOnce).then(|| self.state.lock().rest()).flatten()
     }
 
     /// As [`Uffd::unprotect`], in all processes that map the pages.
@@ -638,7 +658,11 @@ impl Objects {
             return nothing(UffdError::Changing);
         };
         state.leaving[place] = Some(pages);
-        let protected = state.each_place(pages, &self.ready, |uffd, there| uffd.protect(there));
+        let protected = if guard::stands(Guard::LeavingIsProtected) {
+            state.each_place(pages, &self.ready, |uffd, there| uffd.protect(there))
+        } else {
+            Ok(())
+        };
         drop(state);
         let left = protected.map_err(|error| match error {
             // The mapping has gone or is going: the message that says so is on its way.

@@ -22,18 +22,14 @@ pub(crate) struct Punches {
 
 impl Punches {
     /// What the threads of a process are in, one of which has that number; of all processes when that isn't
-    /// known.
+    /// known, or that thread has ended.
     pub(crate) fn of(thread: Option<u32>) -> Self {
         let mut punches = Self::default();
         let Ok(all) = open(c"/proc", FOLDER, Mode::empty()) else { return punches };
-        match thread {
-            Some(thread) => {
-                let mut name = [0; 24];
-                let Some(name) = crate::process::name_of(thread, &mut name) else { return punches };
-                if let Ok(process) = openat(&all, name, FOLDER, Mode::empty()) {
-                    punches.add_of(&process);
-                }
-            }
+        let mut name = [0; 24];
+        let name = thread.and_then(|thread| crate::process::name_of(thread, &mut name));
+        match name.and_then(|name| openat(&all, name, FOLDER, Mode::empty()).ok()) {
+            Some(process) => punches.add_of(&process),
             None => each_number(&all, |name| {
                 if let Ok(process) = openat(&all, name, FOLDER, Mode::empty()) {
                     punches.add_of(&process);

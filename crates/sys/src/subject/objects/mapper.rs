@@ -175,9 +175,39 @@ pub(super) struct Mapper {
     pub(super) places: Places,
     /// One of its threads, as soon as that is known.
     pub(super) thread: Option<u32>,
+    /// Where it has had mappings of objects that were given up. A child that was forked before that, and of
+    /// which the kernel tells later, is still registered there.
+    pub(super) given_up: List<PageRange>,
 }
 
 impl Mapper {
+    /// It was forked by another process, and has what that one has.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn inherit(&mut self, parent: &Self) -> Result<(), Errno> {
+        self.places.copy_from(&parent.places)?;
+        self.given_up.copy_from(&parent.given_up)?;
+        for &there in self.given_up.iter() {
+            // What is managed again there is another object, or the same one that was taken on later.
+            if self.places.iter().all(|place| place.there.intersect(there).is_empty()) {
+                let _ = self.uffd.unregister(there);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing of an object, which the pager sees at `pages`, counts any more.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn give_up(&mut self, pages: PageRange) -> Result<(), Errno> {
+        let (places, given_up) = (&mut self.places, &mut self.given_up);
+        places.of(pages).try_for_each(|place| given_up.push(place.there))?;
+        places.forget(pages);
+        Ok(())
+    }
+
     /// Whether it maps some of `pages`.
     pub(super) fn maps_any(&self, pages: PageRange) -> bool {
         self.places.of(pages).next().is_some()
