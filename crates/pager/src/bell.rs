@@ -53,11 +53,6 @@ impl Bell {
         self.0.load(Ordering::Acquire) & reason as u32 != 0
     }
 
-    /// Whether there is no reason at all.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.0.load(Ordering::Acquire) == 0
-    }
-
     pub(crate) fn answer(&self, reason: Reason) {
         self.0.fetch_and(!(reason as u32), Ordering::AcqRel);
     }

@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use farmem_page::{PageCount, PageRange};
-use farmem_policy::pacing::{self, Far, Glances, Growth, LEFT_PAGES, Outlook};
+use farmem_policy::pacing::{self, Far, Growth, LEFT_PAGES, Outlook};
 use farmem_sys::affinity::Allowed;
 use farmem_sys::thread::Scheduling;
 use farmem_sys::wait::{self, Scope};
@@ -35,10 +35,6 @@ use crate::withdrawal::Withdrawal;
 pub(crate) const UNNOTICED_PAGES: i64 = 128;
 /// Pages that are worth a look whatever it costs: 2 MiB.
 const MANY_UNNOTICED_PAGES: i64 = 512;
-/// The same while no pages come unnoticed and the latest scan has found nothing new, as long as scans come at
-/// least so often: 1 s.
-const CALM_SCAN_SHARE: u64 = 1000;
-const LONGEST_SCAN_NS: u64 = 1_000_000_000;
 /// Scans of the mappings take at most one part of the time in so many, by their processor time: a scan that
 /// had to wait was not expensive.
 const SCAN_SHARE: u64 = 10;
@@ -78,10 +74,6 @@ pub(crate) struct Bookkeeper {
     excluded: PageRange,
     scanner: Option<Scanner>,
     last_scan_ns: u64,
-    /// Pages that have come unnoticed since then, less those that have gone so.
-    unscanned: i64,
-    /// Whether the latest scan has found nothing that is new or changing.
-    is_settled: bool,
     /// Processes that have a pager which manages, this one among them.
     managing: u64,
     /// Of its processor's time.
@@ -116,8 +108,6 @@ pub(crate) struct Bookkeeper {
     /// Whether the latest round found pages that had been packed, or gave entries back: then there may be
     /// more.
     has_tidied: bool,
-    /// Glances that may stand for the next rounds.
-    glances: Glances,
     /// What this thread is else, while it is urgent.
     unhurried: Option<Scheduling>,
     withdrawal: Withdrawal,
@@ -134,8 +124,6 @@ impl Bookkeeper {
             excluded,
             scanner: None,
             last_scan_ns: 0,
-            unscanned: 0,
-            is_settled: false,
             managing: 1,
             scan_took_ns: 0,
             last_faults: 0,
@@ -160,7 +148,6 @@ impl Bookkeeper {
             is_watched: false,
             is_attended: false,
             has_tidied: false,
-            glances: Glances::default(),
             unhurried: None,
             withdrawal: Withdrawal::default(),
         }
@@ -174,35 +161,13 @@ impl Bookkeeper {
             let took_ns = thread::cpu_ns() - began_ns;
             let pause_ns = pause_ns.max(took_ns * ROUND_SHARE * self.managing.saturating_sub(FEW));
             self.sleep(pause_ns);
-            while self.glance() {
-                self.sleep(pause_ns);
-            }
         }
-    }
-
-    /// Whether a glance stands for the round that is due: the one before has found nothing to do, and nothing
-    /// has happened since.
-    fn glance(&mut self) -> bool {
-        let engine = self.engine;
-        let is_another_round_wanted = !self.glances.are_any_left()
-            || !engine.bell.is_quiet()
-            || engine.is_anything_hinted()
-            || engine.slot.get(Counter::Faults) != self.last_faults
-            || engine.ledger.is_withdrawing();
-        if is_another_round_wanted {
-            return false;
-        }
-        engine.slot.beat();
-        let Some(resident) = engine.sync_resident() else { return false };
-        let beyond = engine.ledger.wanted().get() as i64 - engine.ledger.budget().get() as i64;
-        self.glances.glance(resident) && beyond.max(engine.residency.excess(0)) <= LEFT_PAGES
     }
 
     /// One round; how long to pause after it.
     fn round(&mut self) -> u64 {
         let engine = self.engine;
         engine.slot.beat();
-        self.glances = Glances::default();
         engine.handlers.set_watching(false);
         self.is_attended = false;
         let was_watched = core::mem::take(&mut self.is_watched) && !engine.bell.is_rung(Reason::Look);
@@ -254,23 +219,22 @@ impl Bookkeeper {
         let threads = engine.handlers.arm(regular, self.relief.count(), faults - self.last_faults);
         self.pace.look_at_crowd(&engine.handlers, threads, regular);
         let now_ns = thread::now_ns();
-        let has_faulted = faults != self.last_faults;
-        if has_faulted {
+        if faults != self.last_faults {
             self.faulted_ns = now_ns;
         }
         let is_quiet = now_ns - self.faulted_ns >= QUIET_NS;
-        let is_resting = !has_faulted && !self.growth.is_running();
+        let is_resting = faults == self.last_faults && !self.growth.is_running();
         // A handler that nobody wakes needs no watching.
         self.pace.look(engine, is_resting || is_quiet);
         if is_resting {
             engine.release_staged(&engine.change_as_bookkeeper());
         }
-        self.keep_out_of_the_way(has_faulted);
+        self.keep_out_of_the_way(faults != self.last_faults);
         self.account();
-        let has_moved = has_faulted || resident != before;
+        let has_moved = faults != self.last_faults || resident != before;
         // Where several threads fault, however seldom, their handlers are armed by counting in short rounds.
         let is_one = threads == 1 && engine.handlers.is_first_alone();
-        self.is_watched = is_one && has_faulted && self.pace.is_delicate() && !has_more;
+        self.is_watched = is_one && faults != self.last_faults && self.pace.is_delicate() && !has_more;
         self.last_faults = faults;
         let is_running = self.growth.is_running()
             || self.pace.is_delicate()
@@ -291,16 +255,6 @@ impl Bookkeeper {
             return HINTED_NS;
         }
         engine.handlers.set_watching(is_watched);
-        let has_work = self.is_attended
-            || has_faulted
-            || !self.growth.is_steady()
-            || is_returning
-            || is_relieving
-            || self.has_tidied
-            || far != Far::Open
-            || engine.must_protect()
-            || engine.handlers.waiting() > 0;
-        self.glances = Glances::after(resident, has_work);
         if is_relieving { pause_ns.min(pacing::SHORTEST_NS) } else { pause_ns }
     }
 
@@ -439,11 +393,7 @@ impl Bookkeeper {
         let engine = self.engine;
         let now_ns = thread::now_ns();
         let passed_ns = now_ns - self.last_scan_ns;
-        self.unscanned += unnoticed;
-        let is_calm = self.is_settled && self.unscanned.abs() <= pacing::INEXACT_PAGES as i64;
-        let rare_ns = (self.scan_took_ns * CALM_SCAN_SHARE).clamp(pacing::LONGEST_NS, LONGEST_SCAN_NS);
-        let longest_ns = if is_calm { rare_ns } else { pacing::LONGEST_NS };
-        let is_due = self.unscanned > UNNOTICED_PAGES || passed_ns > longest_ns;
+        let is_due = unnoticed > UNNOTICED_PAGES || passed_ns > pacing::LONGEST_NS;
         let is_affordable = passed_ns >= self.scan_took_ns * SCAN_SHARE || unnoticed > MANY_UNNOTICED_PAGES;
         let looks = is_due && is_affordable || engine.bell.is_rung(Reason::Fork);
         if looks || engine.residency.excess(0) > LEFT_PAGES {
@@ -452,9 +402,9 @@ impl Bookkeeper {
         let Some(scanner) = &self.scanner else { return Far::Open };
         if looks {
             let began_ns = thread::cpu_ns();
-            self.is_settled = scanner.register_new(engine);
+            scanner.register_new(engine);
             scanner.keep_control_blocks(engine);
-            (self.last_scan_ns, self.unscanned) = (thread::now_ns(), 0);
+            self.last_scan_ns = thread::now_ns();
             self.scan_took_ns = thread::cpu_ns() - began_ns;
         }
         self.zero_guard.round(engine);

@@ -39,9 +39,7 @@ const NOTHING_SHARE: u64 = 16;
 /// How much a process uses the processors is taken over so long at least.
 const WINDOW_NS: u64 = 16_000_000;
 /// The kernel's figure of what is resident is exact but for so many pages.
-pub const INEXACT_PAGES: u64 = 64;
-/// Glances between two looks at most.
-const GLANCES: u32 = 7;
+const INEXACT_PAGES: u64 = 64;
 /// Handlers evict what their faults need. What goes beyond is left to them as long as it is little: 1 MiB.
 pub const LEFT_PAGES: i64 = 256;
 
@@ -152,15 +150,10 @@ impl Growth {
     /// like before it takes no more memory in that pause than one that always runs does in the shortest.
     pub fn shortest_ns(&self) -> u64 {
         let Use { used_ns, passed_ns } = self.before;
-        if !self.is_steady() {
+        if self.grown > INEXACT_PAGES {
             return SHORTEST_NS;
         }
         (passed_ns.saturating_mul(SHORTEST_NS) / used_ns.max(1)).clamp(SHORTEST_NS, RUNNING_NS)
-    }
-
-    /// Whether the process has not grown since the look before, as far as can be told.
-    pub const fn is_steady(&self) -> bool {
-        self.grown <= INEXACT_PAGES
     }
 
     /// What was resident at the last look.
@@ -185,33 +178,6 @@ impl Growth {
         let usual = usual_margin(budget).get();
         let by_growth = self.grown.saturating_mul(LATE_NS) / self.passed_ns.max(SHORTEST_NS);
         (usual + by_growth.min(budget.get() / 3)) as i64
-    }
-}
-
-/// Looks at a process of which nothing is asked but what is resident. A process that runs and touches no more
-/// memory than before is looked at often, because it may begin at any time, and a whole look finds nothing to
-/// do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Glances {
-    resident: PageCount,
-    left: u32,
-}
-
-impl Glances {
-    /// After a whole look that has found `resident`; it `has_more` when another one is to follow.
-    pub fn after(resident: PageCount, has_more: bool) -> Self {
-        Self { resident, left: if has_more { 0 } else { GLANCES } }
-    }
-
-    /// Whether a glance may stand for the next look.
-    pub fn are_any_left(&self) -> bool {
-        self.left > 0
-    }
-
-    /// Whether one that has found `resident` stands for a look.
-    pub fn glance(&mut self, resident: PageCount) -> bool {
-        self.left = self.left.saturating_sub(1);
-        resident.get().abs_diff(self.resident.get()) <= INEXACT_PAGES
     }
 }
 
@@ -296,22 +262,6 @@ mod tests {
         let seldom = Outlook { gap: 0, is_running: true, shortest_ns: RUNNING_NS, ..CALM };
         assert_eq!(seldom.pause_ns(), RUNNING_NS);
         assert_eq!(Outlook { excess: LEFT_PAGES + 1, ..seldom }.pause_ns(), CROWDED_NS);
-    }
-
-    #[test]
-    fn some_glances_stand_for_looks_unless_something_has_come_or_gone() {
-        let mut glances = Glances::after(PageCount::new(1000), false);
-        let count = core::iter::from_fn(|| {
-            glances.are_any_left().then(|| assert!(glances.glance(PageCount::new(1000 + INEXACT_PAGES))))
-        });
-        assert_eq!(count.count(), GLANCES as usize);
-
-        let glances = Glances::after(PageCount::new(1000), false);
-        for other in [1001 + INEXACT_PAGES, 999 - INEXACT_PAGES] {
-            assert!(!{ glances }.glance(PageCount::new(other)));
-        }
-        assert!(!Glances::after(PageCount::new(1000), true).are_any_left());
-        assert!(!Glances::default().are_any_left());
     }
 
     #[test]

@@ -46,17 +46,14 @@ impl Scanner {
         Self { excluded, mappings: Cell::new(0) }
     }
 
-    /// Puts every mapping under management that can be and isn't yet. Whether there was none of that kind,
-    /// nor one that is changing.
-    pub(crate) fn register_new(&self, engine: &Engine) -> bool {
+    /// Puts every mapping under management that can be and isn't yet.
+    pub(crate) fn register_new(&self, engine: &Engine) {
         let mut unmanaged = 0;
-        let mut is_settled = true;
         let all = PageRange::new(PageIndex::new(0), PageIndex::new(u64::MAX));
         let mut mappings = 0;
         let least = least_piece(self.mappings.get());
         self.walk(engine, all, least, |range, registered| {
             mappings += 1;
-            is_settled &= !matches!(registered, Registered::Now | Registered::Later);
             if registered == Registered::Refused {
                 unmanaged += range.count().get();
             }
@@ -64,7 +61,6 @@ impl Scanner {
         self.mappings.set(mappings);
         engine.slot.set(Counter::UnmanagedPages, unmanaged);
         engine.slot.set(Counter::ManagedPages, engine.pages.regions.pages().get());
-        is_settled
     }
 
     /// Puts the mappings that have pages of `range` under management, where they can be. `false` when one of
