@@ -339,6 +339,55 @@ static int all_threads_become_another_user(void)
 	return report("all threads become another user", wrong + wrong_pages(everyones) + end_threads(threads));
 }
 
+static void become(const char *check)
+{
+	execl("/proc/self/exe", "unaware", check, NULL);
+	end("execl");
+}
+
+static size_t failed_of(size_t count)
+{
+	size_t failed = 0;
+	int status;
+	for (size_t nth = 0; nth < count; nth++)
+		failed += wait(&status) < 0 || status != 0;
+	return failed;
+}
+
+// Large enough for a pager, which is on its way when the program becomes another one.
+static int is_about_to_become_another(void)
+{
+	fresh(2);
+	usleep(getpid() % 16 * 1000);
+	become("has_become_another");
+	return 1;
+}
+
+static int has_become_another(void)
+{
+	enum { CHILDREN = 3 };
+	struct memory memory = fresh(2);
+	usleep(8000);
+	for (int nth = 0; nth < CHILDREN; nth++)
+		if (fork() == 0)
+			_exit(press(memory, 0.05) != 0);
+	return failed_of(CHILDREN) + wrong_pages(memory) != 0;
+}
+
+static int becomes_others_that_fork(void)
+{
+	enum { ROUNDS = 12, AT_ONCE = 4 };
+	struct memory memory = fresh(32);
+	size_t wrong = press_until_far(memory, 1);
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int nth = 0; nth < AT_ONCE; nth++)
+			if (fork() == 0)
+				become("is_about_to_become_another");
+		wrong += failed_of(AT_ONCE);
+	}
+	return report("becomes others that fork", wrong + wrong_pages(memory));
+}
+
 const struct check identity_checks[] = {
 	{"no_new_privileges", no_new_privileges},
 	{"trapped_calls", trapped_calls},
@@ -352,5 +401,8 @@ const struct check identity_checks[] = {
 	{"is_not_to_be_read", is_not_to_be_read},
 	{"every_thread_answers", every_thread_answers},
 	{"all_threads_become_another_user", all_threads_become_another_user},
+	{"becomes_others_that_fork", becomes_others_that_fork},
+	{"is_about_to_become_another", is_about_to_become_another},
+	{"has_become_another", has_become_another},
 	{0},
 };

@@ -52,6 +52,8 @@ const STATUS_LOOKING: i32 = 5;
 struct Pager {
     of: Identity,
     layout: Option<Layout>,
+    /// Whether the layout has been looked up since it has come. It ends with the program that it came to.
+    is_settled: bool,
     child: Child,
     began: Instant,
     /// Whether it has been seen to manage its program.
@@ -89,6 +91,27 @@ impl State {
         if self.refusals.add(of, obstacle, Instant::now()) {
             tell(self, of, reason);
         }
+    }
+
+    /// Looks up the layouts of processes that may have run another program since their pagers were started:
+    /// what they fork has the layout of the program that the pagers came to.
+    fn settle_layouts(&mut self) {
+        for pager in self.pagers.values_mut().filter(|pager| !pager.is_settled) {
+            if let Some(layout) = layout(pager.of.number) {
+                self.layouts.insert(layout);
+                pager.layout = Some(layout);
+            }
+            pager.is_settled = pager.has_come;
+        }
+    }
+
+    /// Whether a process of that layout may have been forked by one that was attached to.
+    fn may_inherit(&mut self, layout: Option<Layout>) -> bool {
+        let Some(layout) = layout else { return false };
+        if !self.layouts.contains(&layout) {
+            self.settle_layouts();
+        }
+        self.layouts.contains(&layout)
     }
 }
 
@@ -152,9 +175,11 @@ impl Attacher {
 
     /// These processes have a pager that manages them.
     fn note_managed(&self, managed: &HashSet<u32>) {
-        for pager in self.state().pagers.values_mut() {
+        let mut state = self.state();
+        for pager in state.pagers.values_mut() {
             pager.has_come |= managed.contains(&pager.of.number);
         }
+        state.settle_layouts();
     }
 
     fn attach(&self, identity: Identity) {
@@ -174,6 +199,7 @@ impl Attacher {
             return;
         }
         let layout = layout(identity.number);
+        let may_inherit = state.may_inherit(layout);
         // Two processes that share their memory have one pager.
         let shares = |pager: &Pager| {
             pager.layout == layout && share_memory(pager.of.number, identity.number) == Some(true)
@@ -181,7 +207,7 @@ impl Attacher {
         if state.pagers.values().any(shares) {
             return;
         }
-        if layout.is_some_and(|layout| state.layouts.contains(&layout)) && is_registered(identity.number) {
+        if may_inherit && is_registered(identity.number) {
             // The pager of the process that has forked it serves it, and gives it one of its own.
             state.refusals.rest(identity, now, now + INHERITED);
             return;
@@ -197,7 +223,14 @@ impl Attacher {
                 state.layouts.extend(layout);
                 state.pagers.insert(
                     child.id(),
-                    Pager { of: identity, layout, child, began: Instant::now(), has_come: false },
+                    Pager {
+                        of: identity,
+                        layout,
+                        is_settled: false,
+                        child,
+                        began: Instant::now(),
+                        has_come: false,
+                    },
                 );
             }
             Err(error) => {
