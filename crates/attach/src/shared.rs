@@ -210,6 +210,7 @@ impl Shared {
         });
         // Forks of processes that were not taken on yet may have brought others, which the kernel has told
         // nobody of. And what has come to be in the place of a mapping since it was found is registered now.
+        let has_ended = |number| process::living(number).is_none();
         let is_whole = is_taken
             && mappers.iter().all(|(&number, maps)| have_stayed(maps, &of(number)) || has_ended(number))
             && processes().into_iter().all(|number| {
