@@ -50,6 +50,7 @@ managed! {
     a_worker_of_a_program_that_is_not_to_be_read_is_managed: "is_not_to_be_read",
     every_thread_of_which_the_kernel_tells_answers_signals: "every_thread_answers",
     the_c_library_makes_all_threads_another_users: "all_threads_become_another_user",
+    a_pager_comes_when_the_first_thread_has_ended: "first_thread_has_ended",
     what_a_program_forks_that_its_pager_has_met_as_another_one_has_one_pager: "becomes_others_that_fork",
     mappings_that_grow_downwards_stay_right: "mappings_that_grow_downwards",
     a_main_stack_far_deeper_than_the_budget_stays_right: "a_deep_main_stack_that_is_idle",

@@ -69,14 +69,18 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
     let path = format!("/proc/{number}");
     let folder = open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(AttachError::refused("what it reports of the process"))?;
+    let teller = told::teller(process.pid).ok_or(AttachError::Ended)?;
+    let teller =
+        openat(&folder, teller.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(AttachError::refused("what it reports of the process"))?;
     let memory = File::from(
-        openat(&folder, c"mem", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        openat(&teller, c"mem", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
             .map_err(AttachError::refused("the process's memory"))?,
     );
     let instruction = find_instruction(&process, &memory)?;
     let tracee = inject(&process, &memory, instruction)?;
     let own = Urgent::make(thread::current());
-    let furnished = furnish(&tracee, folder.as_fd(), &memory, instruction, uffd);
+    let furnished = furnish(&tracee, teller.as_fd(), &memory, instruction, uffd);
     if furnished.is_err() {
         end::exit(&tracee, instruction);
     }
@@ -144,7 +148,7 @@ fn inject(process: &Process, memory: &File, instruction: u64) -> Result<Tracee, 
             Err(error) => last = error,
         }
     }
-    if process.stat().map_or(true, |stat| stat.state == 'Z') {
+    if told::teller(process.pid).is_none() {
         return Err(AttachError::Ended);
     }
     Err(last)
@@ -614,7 +618,10 @@ fn is_strict(tracee: &Tracee) -> bool {
 pub(crate) fn clear(tracee: &Tracee, attached: &Attached) {
     let places = attached.puppet.places();
     let process = Process::new(attached.process as i32).ok();
-    let memory = openat(&attached.folder, c"mem", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
+    let Some(teller) = told::teller(attached.process as i32) else { return };
+    let memory = format!("{teller}/mem");
+    let memory =
+        openat(&attached.folder, memory.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
     let Some((process, memory)) = process.zip(memory) else { return };
     let Ok(instruction) = find_instruction(&process, &File::from(memory)) else { return };
     if !end::stop(tracee, CLEARING) {

@@ -315,7 +315,7 @@ fn are_registered(number: u32, maps: &[MemoryMap]) -> bool {
 fn flags_of(number: u32) -> HashMap<String, Vec<String>> {
     let mut flags = HashMap::new();
     let mut range = String::new();
-    for line in told::text(number as i32, "smaps").unwrap_or_default().lines() {
+    for line in told::of_memory(number as i32, "smaps").unwrap_or_default().lines() {
         if let Some(words) = line.strip_prefix("VmFlags:") {
             flags.insert(range.clone(), words.split_whitespace().map(str::to_owned).collect());
         } else if let Some((first, _)) = line.split_once(' ')

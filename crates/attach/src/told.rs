@@ -17,8 +17,28 @@ pub(crate) fn status(process: i32) -> Option<Status> {
     Status::from_buf_read(text(process, "status")?.as_bytes()).ok()
 }
 
+/// What the kernel reports of a process's memory under that name.
+pub(crate) fn of_memory(process: i32, name: &str) -> Option<String> {
+    text(process, &format!("{}/{name}", teller(process)?))
+}
+
 pub(crate) fn maps(process: i32) -> Option<Vec<MemoryMap>> {
-    Some(MemoryMaps::from_buf_read(text(process, "maps")?.as_bytes()).ok()?.0)
+    Some(MemoryMaps::from_buf_read(of_memory(process, "maps")?.as_bytes()).ok()?.0)
+}
+
+/// Where in the folder of a process the kernel reports its memory and its files: there or, when the first
+/// thread has ended, in the folder of another one. `None` when all have ended.
+pub(crate) fn teller(process: i32) -> Option<String> {
+    let has_memory = |place: &String| {
+        text(process, &format!("{place}/statm")).is_some_and(|pages| !pages.starts_with("0 "))
+    };
+    let itself = ".".to_owned();
+    if has_memory(&itself) {
+        return Some(itself);
+    }
+    let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let places = threads.flatten().map(|thread| format!("task/{}", thread.file_name().to_string_lossy()));
+    places.into_iter().find(has_memory)
 }
 
 /// The pages of a mapping.
@@ -63,7 +83,8 @@ pub fn has_page_table_open(process: i32) -> bool {
         fs::read_link(&path).is_ok_and(|of| of.ends_with("pagemap"))
             && statfs(&path).is_ok_and(|system| system.f_type == PROC_SUPER_MAGIC)
     };
-    let descriptors = fs::read_dir(format!("/proc/{process}/fd"));
+    let Some(teller) = teller(process) else { return false };
+    let descriptors = fs::read_dir(format!("/proc/{process}/{teller}/fd"));
     descriptors.is_ok_and(|descriptors| descriptors.flatten().any(|descriptor| is_one(&descriptor)))
 }
 

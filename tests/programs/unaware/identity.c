@@ -388,6 +388,23 @@ static int becomes_others_that_fork(void)
 	return report("becomes others that fork", wrong + wrong_pages(memory));
 }
 
+static void *goes_on_alone(void *unused)
+{
+	(void)unused;
+	usleep(100000);
+	struct memory memory = fresh(48);
+	size_t wrong = press_until_far(memory, 1);
+	exit(report("first thread has ended", wrong + wrong_pages(memory)));
+}
+
+static int first_thread_has_ended(void)
+{
+	pthread_t thread;
+	if (pthread_create(&thread, NULL, goes_on_alone, NULL) != 0)
+		end("pthread_create");
+	pthread_exit(NULL);
+}
+
 const struct check identity_checks[] = {
 	{"no_new_privileges", no_new_privileges},
 	{"trapped_calls", trapped_calls},
@@ -401,6 +418,7 @@ const struct check identity_checks[] = {
 	{"is_not_to_be_read", is_not_to_be_read},
 	{"every_thread_answers", every_thread_answers},
 	{"all_threads_become_another_user", all_threads_become_another_user},
+	{"first_thread_has_ended", first_thread_has_ended},
 	{"becomes_others_that_fork", becomes_others_that_fork},
 	{"is_about_to_become_another", is_about_to_become_another},
 	{"has_become_another", has_become_another},

@@ -202,7 +202,9 @@ impl Attacher {
         let may_inherit = state.may_inherit(layout);
         // Two processes that share their memory have one pager.
         let shares = |pager: &Pager| {
-            pager.layout == layout && share_memory(pager.of.number, identity.number) == Some(true)
+            layout.is_some()
+                && pager.layout == layout
+                && share_memory(pager.of.number, identity.number) == Some(true)
         };
         if state.pagers.values().any(shares) {
             return;
