@@ -41,9 +41,22 @@ impl Resident {
     /// with as much.
     pub(crate) fn start(mebibytes: u64, hot: u64, children: u64) -> Self {
         let folder = Scratch::new();
-        let mut command = Command::new(env!("PROGRAM_RESIDENT"));
-        command.arg(folder.path()).args([mebibytes, hot, children].map(|number| number.to_string()));
+        let command = Self::command(&folder, [mebibytes, hot, children]);
         Self::begin(command, folder)
+    }
+
+    /// One whose first thread has ended.
+    fn start_alone(mebibytes: u64, hot: u64) -> Self {
+        let folder = Scratch::new();
+        let mut command = Self::command(&folder, [mebibytes, hot, 0]);
+        command.arg("alone");
+        Self::begin(command, folder)
+    }
+
+    fn command(folder: &Scratch, numbers: [u64; 3]) -> Command {
+        let mut command = Command::new(env!("PROGRAM_RESIDENT"));
+        command.arg(folder.path()).args(numbers.map(|number| number.to_string()));
+        command
     }
 
     pub(crate) fn begin(mut command: Command, folder: Scratch) -> Self {
@@ -194,6 +207,24 @@ fn a_program_is_whole_that_is_detached_while_it_works_on_all_that_it_has() {
         attached(&name, "24M", &[&resident.number()]);
         detach(&name, &[resident.child.id()]);
     }
+    assert_eq!(resident.wrong(), 0);
+}
+
+/// The kernel reports nothing of its memory by the process's own number.
+#[test]
+fn a_program_whose_first_thread_has_ended_is_attached_and_detached() {
+    if !managed_runner() {
+        return;
+    }
+    let (resident, name) = (Resident::start_alone(48, 60), unique("alone"));
+    let number = resident.child.id();
+    assert!(mappings(number).is_empty(), "its first thread has ended");
+    assert_within(&attached(&name, "24M", &[&resident.number()]), 24 * MIB, 1);
+    detach(&name, &[]);
+    let threads = fs::read_dir(format!("/proc/{number}/task")).expect("it runs").flatten();
+    let flags = threads.filter_map(|thread| fs::read_to_string(thread.path().join("smaps")).ok());
+    let flags = flags.collect::<String>();
+    assert!(flags.contains("VmFlags:") && !flags.split_whitespace().any(|flag| flag == "um"), "{flags}");
     assert_eq!(resident.wrong(), 0);
 }
 

@@ -1,9 +1,9 @@
 // A program that runs before anybody manages it. Linked statically.
 //
-//   resident FOLDER MEBIBYTES HOT CHILDREN
+//   resident FOLDER MEBIBYTES HOT CHILDREN [alone]
 //
 // It and its children have so many mebibytes each, in four threads, which check every word of the first HOT hundredths of it again and again, and write them anew.
-// It makes FOLDER/ready when it has its memory. When there is a FOLDER/end all of it is checked once more, and FOLDER/result says how many words were wrong.
+// It makes FOLDER/ready when it has its memory. When there is a FOLDER/end all of it is checked once more, and FOLDER/result says how many words were wrong. With `alone` its first thread ends at the beginning.
 
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -104,10 +104,8 @@ static void say(const char *folder, const char *name, size_t number)
 	rename(path, last);
 }
 
-int main(int count, char **arguments)
+static int run(char **arguments)
 {
-	if (count != 5)
-		return 2;
 	const char *folder = arguments[1];
 	snprintf(ending, sizeof ending, "%s/end", folder);
 	pages = strtoul(arguments[2], NULL, 10) * MIB / PAGE;
@@ -136,4 +134,19 @@ int main(int count, char **arguments)
 	}
 	say(folder, "result", bad);
 	return bad != 0;
+}
+
+static void *run_alone(void *arguments)
+{
+	exit(run(arguments));
+}
+
+int main(int count, char **arguments)
+{
+	pthread_t thread;
+	if (count == 5)
+		return run(arguments);
+	if (count != 6 || strcmp(arguments[5], "alone") || pthread_create(&thread, NULL, run_alone, arguments))
+		return 2;
+	pthread_exit(NULL);
 }
