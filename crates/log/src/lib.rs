@@ -1,4 +1,5 @@
 //! What a server says on standard error, with a bound: its peers decide how much there is to say.
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 use std::io::{Write, stderr};

@@ -68,7 +68,7 @@ impl Attacher {
         self.application.ledger.slots().filter(told).map(|slot| slot.process()).collect()
     }
 
-    /// The processes as they are now, and which of them the ledger tells of. That is asked last: a process
+    /// The processes as they are now, and which of them the ledger knows. That is asked last: a process
     /// whose pager has come meanwhile counts once.
     pub(super) fn find(&self) -> (Vec<Found>, HashSet<u32>) {
         let found: Vec<Found> = self
