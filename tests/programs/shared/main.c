@@ -149,12 +149,32 @@ static void press(uint64_t *memory, uint64_t from, uint64_t to)
             write_page(memory, page, 0);
 }
 
+// Writes all pages again and again until some are far, for half a minute at most.
+static void press_until_far(uint64_t *memory, uint64_t pages)
+{
+    unsigned char *resident = malloc(pages);
+    if (!resident)
+        die("malloc");
+    for (int round = 0; round < 300; round++) {
+        for (uint64_t page = 0; page < pages; page++)
+            write_page(memory, page, 0);
+        if (mincore(memory, pages * PAGE, resident))
+            die("mincore");
+        for (uint64_t page = 0; page < pages; page++)
+            if (!(resident[page] & 1)) {
+                free(resident);
+                return;
+            }
+        usleep(100000);
+    }
+    free(resident);
+}
+
 static void call(uint64_t pages)
 {
     uint64_t *memory = map(pages);
     uint64_t part = pages / 8;
-    for (uint64_t page = 0; page < pages; page++)
-        write_page(memory, page, 0);
+    press_until_far(memory, pages);
     press(memory, part * 4, pages);
 
     // A hole is empty, also of what is far. What is only not wanted stays.
@@ -241,8 +261,7 @@ static void check_pages(const char *what, const uint64_t *memory, uint64_t from,
 static void map_again(uint64_t pages)
 {
     uint64_t *memory = map(pages), part = pages / 8;
-    for (uint64_t page = 0; page < pages; page++)
-        write_page(memory, page, 0);
+    press_until_far(memory, pages);
     press(memory, part * 4, pages);
     uint64_t *again = mremap(memory, 0, part * 3 * PAGE, MREMAP_MAYMOVE);
     if (again == MAP_FAILED)
@@ -419,27 +438,6 @@ static void wait_for_a_line(const char *kind, uint64_t pages)
 static int is_kept(uint64_t page, uint64_t pages)
 {
     return page < pages / 2 || page % 16;
-}
-
-// Writes all pages again and again until some are far, for half a minute at most.
-static void press_until_far(uint64_t *memory, uint64_t pages)
-{
-    unsigned char *resident = malloc(pages);
-    if (!resident)
-        die("malloc");
-    for (int round = 0; round < 300; round++) {
-        for (uint64_t page = 0; page < pages; page++)
-            write_page(memory, page, 0);
-        if (mincore(memory, pages * PAGE, resident))
-            die("mincore");
-        for (uint64_t page = 0; page < pages; page++)
-            if (!(resident[page] & 1)) {
-                free(resident);
-                return;
-            }
-        usleep(100000);
-    }
-    free(resident);
 }
 
 // While there are many processes each page that leaves is protected in all of them: few are written then.
