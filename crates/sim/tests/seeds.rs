@@ -47,10 +47,10 @@ fn main() -> ExitCode {
     let mut trials = vec![
         Trial::test("a_seed_repeats_its_run", a_seed_repeats_its_run),
         Trial::test("no_seed_shows_a_wrong_byte_or_a_thread_that_waits_for_ever", || {
-            all_are_right(number("FARMEM_SIMULATE_SEEDS").unwrap_or(SEEDS))
+            PRIVATE.is_right(number("FARMEM_SIMULATE_SEEDS").unwrap_or(SEEDS))
         }),
         Trial::test("no_seed_shows_a_wrong_byte_of_shared_memory_or_a_process_that_waits_for_ever", || {
-            all_shared_are_right(number("FARMEM_SIMULATE_SEEDS").unwrap_or(SEEDS))
+            SHARED.is_right(number("FARMEM_SIMULATE_SEEDS").unwrap_or(SEEDS))
         }),
         Trial::test("no_seed_shows_a_crowd_of_threads_in_which_one_waits_for_ever", no_crowd_waits_for_ever),
     ];
@@ -64,8 +64,8 @@ fn main() -> ExitCode {
     }));
     if let Some(seed) = number("FARMEM_SIMULATE_SEED") {
         trials = vec![
-            Trial::test("one_seed", move || verdict(seed).map(drop)),
-            Trial::test("one_seed_of_shared_memory", move || verdict_of_shared(seed).map(drop)),
+            Trial::test("one_seed", move || PRIVATE.verdict(seed).map(drop)),
+            Trial::test("one_seed_of_shared_memory", move || SHARED.verdict(seed).map(drop)),
         ];
     }
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -105,89 +105,100 @@ const WANTED_BELOW: [(&str, u64); 5] = [
     ("guards", 20),
 ];
 
-fn all_are_right(count: u64) -> Result<(), Failed> {
-    let sums: Mutex<BTreeMap<String, u64>> = Mutex::default();
-    let failure = Mutex::new(None);
-    each(count, |seed| match verdict(seed) {
-        Err(failed) => {
-            *failure.lock().expect("nobody panics with it") = Some(failed);
-            true
-        }
-        Ok(outcome) => {
-            let mut sums = sums.lock().expect("nobody panics with it");
-            let below = outcome.counts.iter().map(|(what, number)| ((*what).to_owned(), *number));
-            let pager = WANTED.iter().map(|(counter, _)| (format!("{counter:?}"), counted(*counter)));
-            below.chain(pager).for_each(|(what, number)| *sums.entry(what).or_default() += number);
-            false
-        }
-    });
-    if let Some(failed) = failure.into_inner().expect("nobody panics with it") {
-        return Err(failed);
-    }
-    let sums = sums.into_inner().expect("nobody panics with it");
-    let pager = WANTED.iter().map(|(counter, wanted)| (format!("{counter:?}"), *wanted));
-    let below = WANTED_BELOW.iter().map(|(what, wanted)| ((*what).to_owned(), *wanted));
-    for (what, wanted) in pager.chain(below) {
-        let found = sums.get(&what).copied().unwrap_or(0);
-        // Of a few seeds it may well be none.
-        if count >= SEEDS && found < wanted * count / 100 {
-            return Err(format!("{what}: {found} in {count} runs, {wanted} in each hundred wanted").into());
-        }
-    }
-    Ok(())
-}
-
 /// What happens in a hundred runs of shared memory, at least.
 const WANTED_SHARED: [(&str, u64); 4] =
     [("moves out", 1000), ("faults", 1000), ("holes", 100), ("fetches", 300)];
 
-fn all_shared_are_right(count: u64) -> Result<(), Failed> {
-    let sums: Mutex<BTreeMap<&str, u64>> = Mutex::default();
-    let failure = Mutex::new(None);
-    each(count, |seed| match verdict_of_shared(seed) {
-        Err(failed) => {
-            *failure.lock().expect("nobody panics with it") = Some(failed);
-            true
-        }
-        Ok(outcome) => {
-            let mut sums = sums.lock().expect("nobody panics with it");
-            let of_world = outcome.counts.iter().map(|(what, number)| (*what, *number));
-            let counted = [
-                ("moves out", outcome.moved),
-                ("faults", outcome.faults),
-                ("fetches", counted(Counter::Fetches)),
-            ];
-            of_world.chain(counted).for_each(|(what, number)| *sums.entry(what).or_default() += number);
-            false
-        }
-    });
-    if let Some(failed) = failure.into_inner().expect("nobody panics with it") {
-        return Err(failed);
-    }
-    let sums = sums.into_inner().expect("nobody panics with it");
-    for (what, wanted) in WANTED_SHARED {
-        let found = sums.get(what).copied().unwrap_or(0);
-        if count >= SEEDS && found < wanted * count / 100 {
-            return Err(format!("{what}: {found} in {count} runs, {wanted} in each hundred wanted").into());
-        }
-    }
-    Ok(())
+/// How often something happens.
+type Counts = Vec<(String, u64)>;
+
+/// Runs of one kind.
+struct Kind {
+    case: fn(u64) -> Case,
+    run: fn(&Case) -> Outcome,
+    shrink: fn(&Case) -> Case,
+    /// What has happened in a run besides what its outcome counts.
+    counts: fn(&Outcome) -> Counts,
+    /// What happens in a hundred runs, at least.
+    wanted: fn() -> Counts,
 }
 
-fn verdict_of_shared(seed: u64) -> Result<Outcome, Failed> {
-    let case = Case::shared(seed);
-    let outcome = run_shared(&case);
-    let Some(failure) = outcome.failure else { return Ok(outcome) };
-    let mut small = shrink_shared(&case);
-    small.plan.watched = run_shared(&small).wrong;
-    let again = run_shared(&small);
-    Err(format!(
-        "{failure}\nagain: make simulate SEED={seed}\nsmaller, of {} operations: {}\n{small}{}",
-        small.operations(),
-        again.failure.unwrap_or_default(),
-        again.history.join("\n"),
-    )
-    .into())
+const PRIVATE: Kind = Kind {
+    case: Case::of,
+    run,
+    shrink,
+    counts: |_| named(WANTED.map(|(counter, _)| (format!("{counter:?}"), counted(counter)))),
+    wanted: || {
+        let pager = WANTED.map(|(counter, wanted)| (format!("{counter:?}"), wanted));
+        [named(pager), named(WANTED_BELOW)].concat()
+    },
+};
+
+const SHARED: Kind = Kind {
+    case: Case::shared,
+    run: run_shared,
+    shrink: shrink_shared,
+    counts: |outcome| {
+        let fetches = counted(Counter::Fetches);
+        named([("moves out", outcome.moved), ("faults", outcome.faults), ("fetches", fetches)])
+    },
+    wanted: || named(WANTED_SHARED),
+};
+
+fn named<const COUNT: usize>(counts: [(impl Into<String>, u64); COUNT]) -> Counts {
+    counts.into_iter().map(|(what, number)| (what.into(), number)).collect()
+}
+
+impl Kind {
+    /// Whether so many runs are right, and enough happens in them.
+    fn is_right(&self, count: u64) -> Result<(), Failed> {
+        let sums: Mutex<BTreeMap<String, u64>> = Mutex::default();
+        let failure = Mutex::new(None);
+        each(count, |seed| match self.verdict(seed) {
+            Err(failed) => {
+                *failure.lock().expect("nobody panics with it") = Some(failed);
+                true
+            }
+            Ok(outcome) => {
+                let mut sums = sums.lock().expect("nobody panics with it");
+                let own = outcome.counts.iter().map(|(what, number)| ((*what).to_owned(), *number));
+                own.chain((self.counts)(&outcome))
+                    .for_each(|(what, number)| *sums.entry(what).or_default() += number);
+                false
+            }
+        });
+        if let Some(failed) = failure.into_inner().expect("nobody panics with it") {
+            return Err(failed);
+        }
+        let sums = sums.into_inner().expect("nobody panics with it");
+        for (what, wanted) in (self.wanted)() {
+            let found = sums.get(&what).copied().unwrap_or(0);
+            // Of a few seeds it may well be none.
+            if count >= SEEDS && found < wanted * count / 100 {
+                return Err(
+                    format!("{what}: {found} in {count} runs, {wanted} in each hundred wanted").into()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// One run's outcome, or what was wrong in it and in a smaller one.
+    fn verdict(&self, seed: u64) -> Result<Outcome, Failed> {
+        let case = (self.case)(seed);
+        let outcome = (self.run)(&case);
+        let Some(failure) = outcome.failure else { return Ok(outcome) };
+        let mut small = (self.shrink)(&case);
+        small.plan.watched = (self.run)(&small).wrong;
+        let again = (self.run)(&small);
+        Err(format!(
+            "{failure}\nagain: make simulate SEED={seed}\nsmaller, of {} operations: {}\n{small}{}",
+            small.operations(),
+            again.failure.unwrap_or_default(),
+            again.history.join("\n"),
+        )
+        .into())
+    }
 }
 
 fn no_crowd_waits_for_ever() -> Result<(), Failed> {
@@ -225,36 +236,28 @@ fn is_noticed(guard: Guard) -> Result<(), Failed> {
     if NOTED.iter().any(|&(noted, seed)| noted == guard && shows(seed)) {
         return Ok(());
     }
-    let is_found = each(MUTANT_SEEDS, |seed| {
+    is_shown(guard, MUTANT_SEEDS, shows)
+}
+
+/// The same of what keeps shared memory right.
+fn is_noticed_of_shared(guard: Guard) -> Result<(), Failed> {
+    is_shown(guard, SHARED_MUTANT_SEEDS, |seed| {
+        let mut case = Case::shared(seed);
+        case.plan.without = Some(guard);
+        run_shared(&case).failure.is_some()
+    })
+}
+
+/// Whether one of so many seeds shows that a guard is missing.
+fn is_shown(guard: Guard, count: u64, shows: impl Fn(u64) -> bool + Sync) -> Result<(), Failed> {
+    let is_found = each(count, |seed| {
         let is_one = shows(seed);
         if is_one {
             println!("{guard:?}: seed {seed} shows it");
         }
         is_one
     });
-    if is_found {
-        Ok(())
-    } else {
-        Err(format!("none of {MUTANT_SEEDS} seeds shows that it is missing").into())
-    }
-}
-
-/// The same of what keeps shared memory right.
-fn is_noticed_of_shared(guard: Guard) -> Result<(), Failed> {
-    let is_found = each(SHARED_MUTANT_SEEDS, |seed| {
-        let mut case = Case::shared(seed);
-        case.plan.without = Some(guard);
-        let is_one = run_shared(&case).failure.is_some();
-        if is_one {
-            println!("{guard:?}: seed {seed} shows it");
-        }
-        is_one
-    });
-    if is_found {
-        Ok(())
-    } else {
-        Err(format!("none of {SHARED_MUTANT_SEEDS} seeds shows that it is missing").into())
-    }
+    if is_found { Ok(()) } else { Err(format!("none of {count} seeds shows that it is missing").into()) }
 }
 
 /// Goes through seeds on all processors, until `is_last` says of one that it was; whether it has.
@@ -278,20 +281,4 @@ fn each(count: u64, is_last: impl Fn(u64) -> bool + Sync) -> bool {
         }
     });
     is_over.into_inner()
-}
-
-fn verdict(seed: u64) -> Result<Outcome, Failed> {
-    let case = Case::of(seed);
-    let outcome = run(&case);
-    let Some(failure) = outcome.failure else { return Ok(outcome) };
-    let mut small = shrink(&case);
-    small.plan.watched = run(&small).wrong;
-    let again = run(&small);
-    Err(format!(
-        "{failure}\nagain: make simulate SEED={seed}\nsmaller, of {} operations: {}\n{small}{}",
-        small.operations(),
-        again.failure.unwrap_or_default(),
-        again.history.join("\n"),
-    )
-    .into())
 }
