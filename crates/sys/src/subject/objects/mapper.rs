@@ -45,11 +45,15 @@ impl Place {
 }
 
 /// Which mappings a process has.
-pub(super) struct Places(List<Place>);
+pub(super) struct Places {
+    all: List<Place>,
+    /// Those that are being moved. Kept for the next move: lists never give memory back.
+    moved: List<Place>,
+}
 
 impl Places {
     pub(super) const fn new() -> Self {
-        Self(List::new())
+        Self { all: List::new(), moved: List::new() }
     }
 
     /// The process has the mappings that another one has, in the place of its own.
@@ -57,15 +61,15 @@ impl Places {
     /// # Errors
     /// No memory.
     pub(super) fn copy_from(&mut self, other: &Self) -> Result<(), Errno> {
-        self.0.copy_from(&other.0)
+        self.all.copy_from(&other.all)
     }
 
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.all.clear();
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Place> {
-        self.0.iter()
+        self.all.iter()
     }
 
     /// As the pager sees a page of the process's.
@@ -91,7 +95,7 @@ impl Places {
     /// # Errors
     /// No memory.
     pub(super) fn add(&mut self, place: Place) -> Result<(), Errno> {
-        if place.there.is_empty() { Ok(()) } else { self.0.push(place) }
+        if place.there.is_empty() { Ok(()) } else { self.all.push(place) }
     }
 
     /// The process has no objects there any more.
@@ -99,14 +103,14 @@ impl Places {
     /// # Errors
     /// No memory.
     pub(super) fn remove(&mut self, there: PageRange) -> Result<(), Errno> {
-        for at in 0..self.0.len() {
-            let place = self.0[at];
+        for at in 0..self.all.len() {
+            let place = self.all[at];
             let ahead = PageRange::new(place.there.start, there.start.min(place.there.end));
             let behind = PageRange::new(there.end.max(place.there.start), place.there.end);
-            self.0[at] = place.part(ahead);
+            self.all[at] = place.part(ahead);
             self.add(place.part(behind))?;
         }
-        self.0.retain(|place| !place.there.is_empty());
+        self.all.retain(|place| !place.there.is_empty());
         Ok(())
     }
 
@@ -115,18 +119,18 @@ impl Places {
     /// # Errors
     /// No memory.
     pub(super) fn relocate(&mut self, from: PageRange, to: PageIndex) -> Result<(), Errno> {
-        let mut moved = List::new();
-        for part in self.iter().map(|place| place.part(from)).filter(|part| !part.there.is_empty()) {
-            moved.push(part)?;
-        }
+        self.moved.clear();
+        let parts = self.all.iter().map(|place| place.part(from));
+        parts.filter(|part| !part.there.is_empty()).try_for_each(|part| self.moved.push(part))?;
         self.remove(PageRange::at(to, from.count()))?;
         self.remove(from)?;
-        for &part in moved.iter() {
+        for at in 0..self.moved.len() {
+            let part = self.moved[at];
             let skipped = PageRange::new(from.start, part.there.start).count();
             self.add(Place { there: PageRange::at(to + skipped, part.there.count()), ..part })?;
         }
         // The kernel doesn't tell whether the old mapping has gone (`MREMAP_DONTUNMAP`).
-        moved.iter().try_for_each(|&part| self.add(Place { is_measured: false, ..part }))
+        (0..self.moved.len()).try_for_each(|at| self.add(Place { is_measured: false, ..self.moved[at] }))
     }
 
     /// The process maps what it has at `from` once more, at `to` (`mremap` of no length). The kernel doesn't
@@ -145,7 +149,7 @@ impl Places {
     /// faults there are told, if it can be told at this moment. Whether all are known now.
     pub(super) fn measure(&mut self, is_there: impl Fn(PageIndex) -> Option<bool>) -> bool {
         let mut are_all_known = true;
-        for place in self.0.iter_mut().filter(|place| !place.is_measured) {
+        for place in self.all.iter_mut().filter(|place| !place.is_measured) {
             match place.measure(&is_there) {
                 Some(count) => {
                     (place.there, place.is_measured) = (PageRange::at(place.there.start, count), true);
@@ -153,17 +157,17 @@ impl Places {
                 None => are_all_known = false,
             }
         }
-        self.0.retain(|place| !place.there.is_empty());
+        self.all.retain(|place| !place.there.is_empty());
         are_all_known
     }
 
     /// Nothing of `pages`, as the pager sees them, counts any more.
     pub(super) fn forget(&mut self, pages: PageRange) {
-        self.0.retain(|place| place.pages().intersect(pages).is_empty());
+        self.all.retain(|place| place.pages().intersect(pages).is_empty());
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 }
 
