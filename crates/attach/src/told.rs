@@ -19,7 +19,8 @@ pub(crate) fn status(process: i32) -> Option<Status> {
 
 /// What the kernel reports of a process's memory under that name.
 pub(crate) fn of_memory(process: i32, name: &str) -> Option<String> {
-    text(process, &format!("{}/{name}", teller(process)?))
+    let own = text(process, name).filter(|text| !text.is_empty());
+    own.or_else(|| text(process, &format!("{}/{name}", teller(process)?)))
 }
 
 pub(crate) fn maps(process: i32) -> Option<Vec<MemoryMap>> {
