@@ -158,7 +158,7 @@ pub(crate) fn first(range: PageRange, count: u32) -> PageRange {
 }
 
 /// Takes a mapping out of the list, so that no other thread touches it meanwhile.
-pub(crate) fn claim(ranges: &Ranges, at: u32) -> Option<PageRange> {
+fn claim(ranges: &Ranges, at: u32) -> Option<PageRange> {
     let mut mapped = lock(ranges);
     let Mapped { ranges, used } = &mut *mapped;
     let at = (at as usize).checked_rem(ranges.len())?;
@@ -167,7 +167,8 @@ pub(crate) fn claim(ranges: &Ranges, at: u32) -> Option<PageRange> {
     (ranges.len() > 1 && !is_used).then(|| ranges.swap_remove(at))
 }
 
-fn act(operation: Operation, space: usize, ranges: &Ranges) {
+/// Does what is the same with private and with shared memory; whether the operation was of that kind.
+pub(crate) fn act_on_any(operation: Operation, space: usize, ranges: &Ranges) -> bool {
     match operation {
         Operation::Read { at, count } => {
             if let Some(range) = place(ranges, at) {
@@ -188,10 +189,6 @@ fn act(operation: Operation, space: usize, ranges: &Ranges) {
                 });
             }
         }
-        Operation::Map { count } => {
-            let range = program::map(space, count.into());
-            lock(ranges).ranges.push(range);
-        }
         Operation::Unmap { at, count } => {
             if let Some(range) = claim(ranges, at) {
                 let left = range.count().get().saturating_sub(count.into());
@@ -201,6 +198,25 @@ fn act(operation: Operation, space: usize, ranges: &Ranges) {
                     lock(ranges).ranges.push(PageRange::new(range.start, split));
                 }
             }
+        }
+        Operation::Rest { time_us } => thread::sleep(u64::from(time_us) * 1000),
+        Operation::Map { .. }
+        | Operation::Discard { .. }
+        | Operation::Guard { .. }
+        | Operation::Move { .. }
+        | Operation::Fork { .. } => return false,
+    }
+    true
+}
+
+fn act(operation: Operation, space: usize, ranges: &Ranges) {
+    if act_on_any(operation, space, ranges) {
+        return;
+    }
+    match operation {
+        Operation::Map { count } => {
+            let range = program::map(space, count.into());
+            lock(ranges).ranges.push(range);
         }
         Operation::Discard { at, count } => {
             // A program that moves other memory to where it discards has nobody but itself to blame: so the
@@ -223,13 +239,13 @@ fn act(operation: Operation, space: usize, ranges: &Ranges) {
             }
         }
         Operation::Fork { value } => fork(space, value, ranges),
-        Operation::Rest { time_us } => thread::sleep(u64::from(time_us) * 1000),
+        _ => {}
     }
 }
 
 /// Touches pages, as long as they are the program's: another thread may have unmapped or moved them
 /// meanwhile.
-pub(crate) fn touch(ranges: &Ranges, range: PageRange, touch_page: impl Fn(PageIndex, u64)) {
+fn touch(ranges: &Ranges, range: PageRange, touch_page: impl Fn(PageIndex, u64)) {
     for (step, page) in range.iter().enumerate() {
         if lock(ranges).ranges.iter().any(|range| range.contains(page)) {
             touch_page(page, step as u64);

@@ -13,9 +13,8 @@ use rand::{Rng, SeedableRng};
 use crate::case::Case;
 use crate::far;
 use crate::operations::{Habits, Operation};
-use crate::run::{Mapped, Ranges, Using, claim, finished, first, lock, memory, place, start, touch};
+use crate::run::{Mapped, Ranges, Using, act_on_any, finished, first, lock, memory, place, start};
 use crate::supervisor::Simulated;
-use crate::values;
 
 /// Pages of the object.
 const PAGES: u64 = 40;
@@ -84,26 +83,10 @@ fn share(objects: &'static Objects, count: usize) -> Vec<(usize, PageRange)> {
 
 /// What of private memory changes the address space changes the object, or the view of it.
 fn act(operation: Operation, space: usize, ranges: &Ranges) {
+    if act_on_any(operation, space, ranges) {
+        return;
+    }
     match operation {
-        Operation::Read { at, count } => {
-            if let Some(range) = place(ranges, at) {
-                touch(ranges, first(range, count), |page, _| program::read(space, page));
-            }
-        }
-        Operation::Write { at, value } => {
-            if let Some(range) = place(ranges, at) {
-                touch(ranges, first(range, 1), |page, _| {
-                    program::write(space, page, values::page(value.into()));
-                });
-            }
-        }
-        Operation::Fill { at, count, value } => {
-            if let Some(range) = place(ranges, at) {
-                touch(ranges, first(range, count), |page, step| {
-                    program::write(space, page, values::page(u64::from(value) + step));
-                });
-            }
-        }
         Operation::Map { count } | Operation::Guard { at: count, .. } => {
             if let Some(range) = place(ranges, count) {
                 let _using = Using::of(ranges, range);
@@ -114,16 +97,6 @@ fn act(operation: Operation, space: usize, ranges: &Ranges) {
             if let Some(range) = place(ranges, at) {
                 let _using = Using::of(ranges, range);
                 program::punch(space, first(range, count));
-            }
-        }
-        Operation::Unmap { at, count } => {
-            if let Some(range) = claim(ranges, at) {
-                let left = range.count().get().saturating_sub(count.into());
-                let split = range.start + PageCount::new(left);
-                program::unmap(space, PageRange::new(split, range.end));
-                if left > 0 {
-                    lock(ranges).ranges.push(PageRange::new(range.start, split));
-                }
             }
         }
         Operation::Move { at } => {
@@ -141,7 +114,7 @@ fn act(operation: Operation, space: usize, ranges: &Ranges) {
             }
         }
         Operation::Fork { value } => fork(space, value, ranges),
-        Operation::Rest { time_us } => thread::sleep(u64::from(time_us) * 1000),
+        _ => {}
     }
 }
 
